@@ -35,7 +35,7 @@ from typing import Any, NamedTuple, TypeAlias
 from langchain_core.messages import BaseMessage
 from pydantic import Field
 
-from langchain_agentmem.base.argument_checks import Options, text_given
+from langchain_agentmem.base.argument_checks import Options, check_value, text_given
 from langchain_agentmem.base.clock import EARLIEST, moment, time_given
 from langchain_agentmem.base.data_tables import data_table
 from langchain_agentmem.base.encoding import replace_surrogates
@@ -611,6 +611,12 @@ def overlaps(known: State, end: int | None, start: int, stop: int | None) -> boo
 
 FactSource: TypeAlias = "str | MessageLike | tuple[str, str]"
 """A message that says something: its id, or the message; or a pair of its id and that of its conversation."""
+
+
+def settings_given(settings: FactsConfig | None) -> FactsConfig:
+    """Settings that somebody gave, or the usual ones."""
+    given: FactsConfig = check_value(FactsConfig | None, settings, "settings") or FactsConfig()
+    return given
 
 
 def role_given(role: Any) -> str:

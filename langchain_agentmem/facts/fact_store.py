@@ -25,18 +25,7 @@ from langchain_agentmem.facts.fact import Fact, FactsConfig, Rules, Source, Stat
 from langchain_agentmem.messages.message import SOURCES, Message, decode_body, plain, same_body
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import Change, MemorySession
-from langchain_agentmem.rewinding.memory_rows import (
-    DUE,
-    FACT,
-    FAILURE,
-    FORMER,
-    OTHERS,
-    SAID,
-    TEXT,
-    Kept,
-    RowDraft,
-    View,
-)
+from langchain_agentmem.rewinding.memory_rows import DUE, FACT, FAILURE, FORMER, OTHERS, SAID, TEXT, Kept, RowDraft
 from langchain_agentmem.rewinding.message_sources import SET, UNDO, without
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.tracing import given_only
@@ -62,7 +51,7 @@ class FactView:
         view: From where.
     """
 
-    def __init__(self, tx: Transaction, view: View) -> None:
+    def __init__(self, tx: Transaction, view: memory_rows.View) -> None:
         self.tx, self.view = tx, view
 
     @cached_property

@@ -25,11 +25,11 @@ from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool
 from pydantic import Field
 
-from langchain_agentmem.base.argument_checks import check_flag, check_value, texts_given
+from langchain_agentmem.base.argument_checks import check_flag, texts_given
 from langchain_agentmem.base.clock import micros, moment
 from langchain_agentmem.base.namespaces import configurable_of, id_of, path_of
 from langchain_agentmem.errors import InvalidInput, safe_repr
-from langchain_agentmem.facts.fact import Fact, FactsConfig, data_file
+from langchain_agentmem.facts.fact import Fact, FactsConfig, data_file, settings_given
 from langchain_agentmem.facts.fact_extraction import Due, learn, summary, times_in
 from langchain_agentmem.facts.fact_store import FactsGround
 from langchain_agentmem.facts.kg_memory import KGMemory
@@ -249,7 +249,7 @@ class RememberFacts(MemoryRunnable):
         self._namespace = namespace
         self._shared = check_flag("share_conversation", share_conversation)
         self._roles = frozenset(texts_given(roles, "Roles"))
-        self._settings = check_value(FactsConfig | None, settings, "settings") or FactsConfig()
+        self._settings = settings_given(settings)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> dict[str, Any]:  # noqa: A002
         """Extract facts from the new messages of a state.

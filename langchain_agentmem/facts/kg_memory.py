@@ -45,14 +45,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Self, TypeAlias, Unpack
 
-from langchain_agentmem.base.argument_checks import (
-    check_flag,
-    check_value,
-    check_whole,
-    limit_given,
-    text_given,
-    texts_given,
-)
+from langchain_agentmem.base.argument_checks import check_flag, check_whole, limit_given, text_given, texts_given
 from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of
@@ -152,7 +145,7 @@ class KGMemory(EventSource):
         self._model = usable_model(model)
         self._asking: list[None] = []  # one for each caller who is having a text extracted just now
         point = branch_at(branch, namespace, database.scopes)
-        self.settings: FactsConfig = check_value(FactsConfig | None, settings, "settings") or FactsConfig()
+        self.settings: FactsConfig = fact_values.settings_given(settings)
         self._ground = FactsGround(database=database, point=point, settings=self.settings, description=description)
         self._database = self._ground.database
         self._key = TaskKey(point.path, KIND, point.name)
