@@ -75,15 +75,11 @@ class Experience(Portable):
         object.__setattr__(self, "who", _roles(self.who))
         for name in ("when", "what"):
             text: Any = getattr(self, name)
+            of = f"the experience {safe_repr(self.exp_id)}"
             if not isinstance(text, str) or not text.strip():
-                raise InvalidInput(
-                    f"The experience {safe_repr(self.exp_id)} has no {safe_repr(name)}: write it as a text."
-                )
+                raise InvalidInput(f"{name!r} is missing from {of}. Write it as a text.")
             if len(text) > LONGEST:
-                raise InvalidInput(
-                    f"{safe_repr(name)} of the experience {safe_repr(self.exp_id)} has {len(text):,} "
-                    f"characters; {LONGEST:,} are allowed."
-                )
+                raise InvalidInput(f"{name!r} of {of} has {len(text):,} characters; {LONGEST:,} are allowed.")
 
     def is_for(self, role: str | None) -> bool:
         """Whether a role is meant.
@@ -110,11 +106,8 @@ class Experience(Portable):
             InvalidInput: Something is missing or has a wrong type.
         """
         fields = fields_of(cls, data, "exp_id")
-        legacy = fields.get("experience_text")
+        legacy: Any = fields.get("experience_text")
         when, what = (legacy if fields.get(name) is None else fields[name] for name in ("when", "what"))
-        if when is None or what is None:
-            missing = "when" if when is None else "what"
-            raise InvalidInput(f"Experience: {safe_repr(missing)} is missing from {safe_repr(sorted(map(str, data)))}.")
         return cls(fields["exp_id"], fields.get("who") or (), when, what)
 
 

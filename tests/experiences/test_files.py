@@ -107,7 +107,7 @@ class TestWhatCounts:
         assert look.experiences == (FILES, CHARTS)
         assert look.files == {"files": "rules.yaml", "charts": "rules.yaml"}
         assert [(problem.reason[:22], problem.is_loaded) for problem in look.problems] == [
-            ("Item 2: Experience: 'w", False),
+            ("Item 2: 'when' is miss", False),
             ("Item 3: It holds no ma", False),
             ("Item 4: It has what no", True),
             ("The exp_id 'files' is ", False),
