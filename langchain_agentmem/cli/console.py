@@ -386,14 +386,12 @@ def branch_home(memory: AgentMemory, namespace: str | None, *names: str) -> tupl
     for each in memory.admin.branches(within):
         held.setdefault(each.namespace, set()).add(each.name)
     homes = {where: where for where, there in held.items() if there.issuperset(names)}
-    if not homes and names == (MAIN,):  # it begins with the first write, and is empty before
+    if homes:
+        return _only(homes, within, "There are these branches")
+    if names == (MAIN,):  # it begins with the first write, and is empty before
         return within
-    if not homes:
-        everywhere = set().union(*held.values())
-        missing = next((name for name in names if name not in everywhere), None)
-        problem = f"no branch {safe_repr(missing)}" if missing else "no namespace that has both branches"
-        raise InvalidInput(f"There is {problem}. See: agentmem branches DATABASE")
-    return _only(homes, within, "There are these branches")
+    wanted = ", ".join(map(safe_repr, names))
+    raise InvalidInput(f"No namespace has the branches {wanted}. See: agentmem branches DATABASE")
 
 
 class Rows(NamedTuple):

@@ -42,7 +42,7 @@ CHECKPOINTS_AT_ONCE = 100
 """Checkpoints that are held in memory when a stock saver is listed."""
 
 _Row = Mapping[str, Any]
-_Wanted = Callable[[Any], str | None]
+_Refuse = Callable[[Any], None]
 
 
 def read_saver(source: Any, to: parcels.Destination, stack: ExitStack) -> Iterator[parcels.Thing]:
@@ -142,18 +142,18 @@ def read_langmem(source: Any, to: parcels.Destination, stack: ExitStack) -> Iter
 
     Arguments and errors are those of `read_store`.
     """
-    return _read_items(source, to, stack, _of_langmem)
+    return _read_items(source, to, stack, _refuse_others)
 
 
-def _of_langmem(value: Any) -> str | None:
-    if isinstance(value, Mapping) and "content" in value and ("kind" in value or isinstance(value["content"], str)):
-        return None
-    return "it is none of langmem's, which have kind and content: the kind langgraph-store brings all items."
+def _refuse_others(value: Any) -> None:
+    own = isinstance(value, Mapping) and "content" in value
+    if not own or not ("kind" in value or isinstance(value["content"], str)):
+        raise InvalidInput("it is none of langmem's, which have kind and content: langgraph-store brings all items.")
 
 
-def _read_items(source: Any, to: parcels.Destination, stack: ExitStack, refused: _Wanted) -> Iterator[parcels.Thing]:
+def _read_items(source: Any, to: parcels.Destination, stack: ExitStack, refuse: _Refuse) -> Iterator[parcels.Thing]:
     if isinstance(source, BaseStore):
-        return _items(_through_methods(source), to, refused)
+        return _items(_through_methods(source), to, refuse)
     if isinstance(source, BaseCheckpointSaver):
         raise InvalidInput(f"{safe_repr(source)} is a saver, not a store: its kind is langgraph-saver.")
     tables = stack.enter_context(foreign_tables(parcels.path_or_url(source)))
@@ -162,7 +162,7 @@ def _read_items(source: Any, to: parcels.Destination, stack: ExitStack, refused:
     rows = ({**row, "namespace": row["prefix"].split(".")} for row in tables.rows(STORE, "prefix", "key"))
     vectors = tables.count(VECTORS) if VECTORS in tables.columns else 0
     aside = [parcels.LeftOut("its vectors", "a memory with index=… makes its own.", vectors)] if vectors else []
-    return chain(_items(rows, to, refused), aside)
+    return chain(_items(rows, to, refuse), aside)
 
 
 def _through_methods(store: BaseStore) -> Iterator[_Row]:
@@ -181,21 +181,17 @@ def _page_of(store: BaseStore, offset: int) -> Sequence[Any]:
         raise InvalidInput(f"{safe_repr(store)} cannot be read ({type(error).__name__}: {error}).") from error
 
 
-def _items(rows: Iterator[_Row], to: parcels.Destination, refused: _Wanted) -> Iterator[parcels.Thing]:
+def _items(rows: Iterator[_Row], to: parcels.Destination, refuse: _Refuse) -> Iterator[parcels.Thing]:
     for namespace, group in groupby(rows, lambda row: list(row["namespace"])):
         for page in pages(group if to.chosen.has(*namespace) else ()):
             drafts: dict[ItemPlace, ItemDraft] = {}
             for row in page:
-                what = f"the item {safe_repr(row['key'])} in {parcels.where(to, *namespace)}"
                 try:
-                    at, draft, problem = _drafted(row, namespace, to, refused)
+                    at, draft = _drafted(row, namespace, to, refuse)
+                    drafts[at] = draft
                 except parcels.MALFORMED as error:
+                    what = f"the item {safe_repr(row['key'])} in {parcels.where(to, *namespace)}"
                     yield parcels.LeftOut(what, parcels.why(error), holds="items")
-                else:
-                    if problem is None:
-                        drafts[at] = draft
-                    else:
-                        yield parcels.LeftOut(what, problem, holds="items")
             if drafts:
                 what = f"items in {parcels.where(to, *namespace)}"
                 yield parcels.written("items", what, len(drafts), to.path(*namespace), _added(drafts))
@@ -206,8 +202,8 @@ def _added(drafts: Mapping[ItemPlace, ItemDraft]) -> parcels.Make:
 
 
 def _drafted(
-    row: _Row, namespace: Sequence[str], to: parcels.Destination, refused: _Wanted
-) -> tuple[ItemPlace, ItemDraft, str | None]:
+    row: _Row, namespace: Sequence[str], to: parcels.Destination, refuse: _Refuse
+) -> tuple[ItemPlace, ItemDraft]:
     at = ItemPlace(to.path(*namespace), item_rows.key_of(row["key"]))
     value = json.loads(row["value"]) if isinstance(row["value"], str | bytes) else row["value"]
     data = item_rows.written(value)
@@ -216,8 +212,10 @@ def _drafted(
     times = Times(created, parcels.time_of(row.get("updated_at"), created), end)
     minutes = row.get("ttl_minutes")
     draft = ItemDraft(data, item_rows.ttl_of(minutes), item_rows.text_of(value, data), None, times)
-    draft = draft._replace(source="import", actor=to.kind)
-    return at, draft, "it has expired." if end is not None and end <= to.now else refused(value)
+    if end is not None and end <= to.now:
+        raise InvalidInput("it has expired.")
+    refuse(value)
+    return at, draft._replace(source="import", actor=to.kind)
 
 
 # -- stock savers --------------------------------------------------------------------------------------------------

@@ -389,8 +389,10 @@ class TestDiff:
         assert lines("diff", "--thread", "trip", checkpoints["sea"], checkpoints["sea"]) == ["Nothing differs."]
 
     def test_what_is_not_there_is_refused(self, refused, checkpoints):
-        assert refused("diff", "main", "nope") == "There is no branch 'nope'. See: agentmem branches DATABASE"
-        assert "branch 'main'" in refused("diff", "main", "draft", "--namespace", "ben")
+        assert refused("diff", "main", "nope") == (
+            "No namespace has the branches 'main', 'nope'. See: agentmem branches DATABASE"
+        )
+        assert "branches 'main'" in refused("diff", "main", "draft", "--namespace", "ben")
         assert "Name two" in refused("diff", "main")
         assert "no checkpoint 'main'" in refused("diff", "main", checkpoints["air"], "--thread", "trip")
 
@@ -424,7 +426,7 @@ class TestFacts:
         assert [each["object"] for each in told("facts", "--thread", "trip")] == ["City 1", "City 3", "City 5"]
 
     def test_what_makes_no_sense_is_refused(self, refused):
-        assert "no branch 'nope'" in refused("facts", "--branch", "nope")
+        assert "branches 'nope'" in refused("facts", "--branch", "nope")
         for arguments in (["--history"], ["--neighbours"], ["--at", "x"], ["Ana", "--history", "--neighbours"]):
             assert refused("facts", *arguments)
 
