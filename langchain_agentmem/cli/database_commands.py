@@ -310,11 +310,11 @@ def import_from(
     left_out (objects with what, why, count, holds), left, places (objects with id, namespace).
     """
     from langchain_agentmem.importers.moving import check_source  # noqa: PLC0415 - it loads every feature
-    from langchain_agentmem.importers.parcels import json_of_file  # noqa: PLC0415 - so does it
+    from langchain_agentmem.importers.parcels import value_of_file  # noqa: PLC0415 - so does it
 
     options: dict[str, Any] = {"namespace": namespace_named(namespace), "only": only or (), "allow": allow or ()}
     with console.made(":memory:") as empty:  # a wrong source must not leave an empty database behind
-        given_owners = None if owners is None else json_of_file(owners, empty.database.limits)
+        given_owners = None if owners is None else value_of_file(owners, empty.database.limits)
         options |= {"owners": given_owners, "experiences": experiences}
         check_source(empty, kind, source, **options)
     fresh = dry_run and not is_postgres(name_of(database)) and not file_of(database).is_file()

@@ -69,7 +69,7 @@ def _of_rows(table: str, session: Any, rows: Sequence[Mapping[str, Any]], to: pa
 
 
 def _in_file(path: Path, name: str, to: parcels.Destination) -> Iterator[parcels.Thing]:
-    messages = parcels.json_of_file(path, to.limits)
+    messages = parcels.value_of_file(path, to.limits)
     if not isinstance(messages, list):
         raise InvalidInput(f"{safe_repr(str(path))} holds no list of messages, as FileChatMessageHistory writes it.")
     build = partial(_of_list, path, name, messages)

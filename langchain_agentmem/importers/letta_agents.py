@@ -81,7 +81,7 @@ def _agent(row: Row, names: parcels.Names, to: parcels.Destination) -> _Agent | 
 
 
 def _in_file(path: Path, name: str, to: parcels.Destination) -> Iterator[parcels.Thing]:
-    given, at = parcels.json_of_file(path, to.limits), parcels.time_of_file(path)
+    given, at = parcels.value_of_file(path, to.limits), parcels.time_of_file(path)
     if isinstance(given, list) and given and all(isinstance(each, Mapping) and "text" in each for each in given):
         if (agent := _agent({"name": name}, parcels.Names(), to)) is not None:
             yield from _passages(agent, given)

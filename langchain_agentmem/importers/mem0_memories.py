@@ -53,7 +53,7 @@ def read_mem0(source: Any, to: parcels.Destination, stack: ExitStack) -> Iterato
         if not tables.columns.get(HISTORY, frozenset()) >= _HISTORY:
             raise InvalidInput(f"{tables.name} has no table of mem0's history.")
         return _of_history(tables, to)
-    given = parcels.json_of_file(path, to.limits)
+    given = parcels.value_of_file(path, to.limits)
     lists = given if isinstance(given, Mapping) else {"results": given}
     found, relations = lists.get("results", lists.get("memories")), lists.get("relations") or ()
     if not isinstance(found, list) or not isinstance(relations, Sequence):

@@ -496,32 +496,24 @@ def of_files(path: Path, endings: Sequence[str], read: FileReader, to: Destinati
             yield LeftOut(f"the file {safe_repr(each.name)}", why(error))
 
 
-def text_of_file(path: Path, limits: MemoryLimits) -> str:
-    """The text of a file in UTF-8.
+def value_of_file(path: Path, limits: MemoryLimits, read: Callable[[str], Any] = json.loads) -> Any:
+    """The value that a file in UTF-8 holds.
+
+    Args:
+        path: The file.
+        limits: How large it may be.
+        read: Reads its text. Default: as JSON.
 
     Raises:
         InvalidInput: It cannot be read, or is too large.
     """
     limits.check_file(path)
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return read(path.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{safe_repr(str(path))} is not UTF-8 (byte {error.start:,}): save it as UTF-8.") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{safe_repr(str(path))} cannot be read: {error}.") from error
-
-
-def json_of_file(path: Path, limits: MemoryLimits) -> Any:
-    """The value that a JSON file holds.
-
-    Raises:
-        InvalidInput: It cannot be read, or is no JSON.
-    """
-    text = text_of_file(path, limits)
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"{safe_repr(str(path))} is no JSON that can be read: {error}.") from error
 
 
 def json_plain(value: Any) -> Any:

@@ -7,6 +7,7 @@ are experiences, which go to a folder that `AgentMemory.experiences` reads. MARS
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -57,7 +58,7 @@ def read_taskweaver(source: Any, to: parcels.Destination, stack: ExitStack) -> I
 
 
 def _session(path: Path, name: str, to: parcels.Destination) -> Iterator[parcels.Thing]:
-    given = parcels.json_of_file(path, to.limits) if path.suffix.lower() == ".json" else _yaml_of_file(path, to)
+    given = parcels.value_of_file(path, to.limits, json.loads if path.suffix.lower() == ".json" else read_yaml)
     if isinstance(given, Mapping) and "rounds" not in given and ("exp_id" in given or "experience_text" in given):
         yield from _experience(path, name, to)
         return
@@ -108,13 +109,6 @@ def _store_experience(
     if library and not dry_run:
         library.add(experience)
     return 1, 0
-
-
-def _yaml_of_file(path: Path, to: parcels.Destination) -> Any:
-    try:
-        return read_yaml(parcels.text_of_file(path, to.limits))
-    except InvalidInput as error:
-        raise InvalidInput(f"{safe_repr(str(path))}: {error}") from error
 
 
 def _with_ids(given: Mapping[str, Any], names: parcels.Names) -> list[str]:
@@ -169,7 +163,7 @@ def read_marsys(source: Any, to: parcels.Destination, stack: ExitStack) -> Itera
 
 
 def _saved(path: Path, name: str, to: parcels.Destination) -> Iterator[parcels.Thing]:
-    given = parcels.json_of_file(path, to.limits)
+    given = parcels.value_of_file(path, to.limits)
     if not isinstance(given, Mapping) or not isinstance(given.get("messages"), list):
         raise InvalidInput(f"{safe_repr(str(path))} was not written by MARSYS' save_to_file: it has no messages.")
     saved_at = parcels.time_of(given.get("timestamp"), parcels.time_of_file(path))
