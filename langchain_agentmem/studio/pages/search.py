@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.requests import Request
@@ -48,13 +47,11 @@ class FoundHit(NamedTuple):
         found: What was found.
         reasons: Why, what counted most first.
         where: The address of the page that shows it; None where there is none.
-        replaced_by: The same of what replaced it.
     """
 
     found: Recollection
     reasons: Sequence[ScorePart]
     where: str | None
-    replaced_by: str | None
 
 
 async def search(request: Request) -> Response:
@@ -81,11 +78,7 @@ async def search(request: Request) -> Response:
             limit=limit,
             weights=Weights() if by == WORDS else None,
         )
-    places = {(each.kind, each.id): _where(request, each) for each in found}
-    hits = [
-        FoundHit(each, _reasons(each.why), places[each.kind, each.id], _replacement(request, each, places))
-        for each in found
-    ]
+    hits = [FoundHit(each, _reasons(each.why), _where(request, each)) for each in found]
     return web.page(
         request,
         "search.html",
@@ -130,11 +123,3 @@ def _where(request: Request, found: Recollection) -> str | None:
     if thread is not None or found.kind == "item":
         return web.address(request, "/thread", namespace=namespace, id=thread or name, show="memory")
     return web.address(request, "/memory", namespace=namespace, branch=name)
-
-
-def _replacement(request: Request, found: Recollection, places: Mapping[tuple[str, str], str | None]) -> str | None:
-    """The address of what replaced a hit: a fact by one of the same branch, all else by another hit."""
-    if found.replaced_by is None:
-        return None
-    kind, name = found.replaced_by
-    return _where(request, replace(found, id=name)) if kind == "fact" else places.get((kind, name))
