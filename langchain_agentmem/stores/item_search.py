@@ -40,7 +40,7 @@ from langchain_agentmem.rewinding.memory_rows import Kept, View, extra_of, kept_
 from langchain_agentmem.rewinding.outlook import Outlook, recollections_of, sighted, walls_around
 from langchain_agentmem.rewinding.thread_memory import ThreadPoint
 from langchain_agentmem.search import memory_search as retrieval
-from langchain_agentmem.search.analysis import Question, question
+from langchain_agentmem.search.analysis import question
 from langchain_agentmem.search.memory_search import Hit, Recollection, Walls
 from langchain_agentmem.search.search_index import Series
 from langchain_agentmem.search.vectors import Near
@@ -235,27 +235,9 @@ class Look(NamedTuple):
     dense: Near | None = None
     cosine: bool = False
 
-    @property
-    def walls(self) -> retrieval.Walls:
-        """Where the index is asked."""
-        return retrieval.Walls(self.low, self.high, kinds=(KIND,))
-
     def within(self, path: str) -> bool:
         """Whether it looks in a namespace."""
         return self.low <= path < self.high
-
-    def best(self, tx: Transaction, asked: Question, walls: retrieval.Walls, limit: int) -> list[retrieval.Hit]:
-        """The documents that fit the question best, the best first.
-
-        Args:
-            tx: The transaction.
-            asked: The question, analysed.
-            walls: Where to look.
-            limit: How many.
-        """
-        if self.cosine:
-            return retrieval.nearest(tx, self.dense, walls, limit=limit)
-        return retrieval.search(tx, asked, walls, limit=limit, dense=self.dense)
 
 
 class FoundItem(NamedTuple):
@@ -307,7 +289,10 @@ def best_items(
     enough = look.offset + look.limit
     size = max(FIRST_PAGE, 2 * enough)
     while True:
-        best = look.best(tx, asked, walls, size)
+        if look.cosine:
+            best = retrieval.nearest(tx, look.dense, walls, limit=size)
+        else:
+            best = retrieval.search(tx, asked, walls, limit=size, dense=look.dense)
         found = [each for each in items_of(best) if look.wanted is None or fits(each.value, look.wanted)]
         if len(found) >= enough or len(best) < size:
             return found[look.offset : enough]
@@ -320,7 +305,12 @@ def _answers(tx: Transaction, look: Look, now: int) -> list[FoundItem]:
         known = {row["id"]: row for row in rows}
         return (_found(known[hit.owner], hit.score) for hit in hits if hit.owner in known)
 
-    return best_items(tx, look, look.walls, now, items_of)
+    return best_items(tx, look, _walls(look), now, items_of)
+
+
+def _walls(look: Look) -> Walls:
+    """The namespaces that are looked in."""
+    return Walls(look.low, look.high, kinds=(KIND,))
 
 
 def _fitting(tx: Transaction, look: Look, wanted: Mapping[str, Any], now: int) -> list[FoundItem]:
@@ -329,7 +319,7 @@ def _fitting(tx: Transaction, look: Look, wanted: Mapping[str, Any], now: int) -
     size = max(FIRST_PAGE, look.limit)
     while len(found) < look.offset + look.limit:
         rows = _newest(tx, look, now, size, 0, last)
-        found += _that_fit(rows, wanted)
+        found += [each for each in map(_found, rows) if fits(each.value, wanted)]
         if len(rows) < size:
             break
         last, size = rows[-1], min(size * 4, LARGEST_PAGE)
@@ -356,13 +346,6 @@ def _newest(tx: Transaction, look: Look, now: int, limit: int, offset: int, last
     return query.newest_items_within(tx, low=look.low, high=look.high, path=path, **place)
 
 
-def _that_fit(rows: Sequence[Row], wanted: Mapping[str, Any]) -> Iterator[FoundItem]:
-    for row in rows:
-        value = read(bytes(row["value"]), row["path"], row["key"])
-        if fits(value, wanted):
-            yield FoundItem(stored(row, row["path"]), value, None)
-
-
 def _found(row: Row, score: float | None = None) -> FoundItem:
     item = stored(row, row["path"])
     return FoundItem(item, read(item.value, *item.at), score)
@@ -376,11 +359,8 @@ class SharedItems:
     namespaces = staticmethod(namespaces)
     lock = staticmethod(item_rows.lock)
     touch = staticmethod(item_rows.touch)
+    walls = staticmethod(_walls)
     write = staticmethod(item_rows.write)
-
-    def walls(self, look: Look) -> retrieval.Walls:
-        """The namespaces that are looked in."""
-        return look.walls
 
 
 THREAD_ITEM = "thread_item"
