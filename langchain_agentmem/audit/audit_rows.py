@@ -61,7 +61,7 @@ class StoredCall(NamedTuple):
 
     Attributes:
         shelf: The shelf on which they lie.
-        recipe: Which of its parts they are, see `value_recipe`.
+        recipe: Which of its parts they are, see `value_store`.
         digests: The digests of their bodies, in order.
     """
 
