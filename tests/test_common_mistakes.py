@@ -115,7 +115,7 @@ REFUSED = {
     'memory.conversation("").messages': "ids are strings of 1 to 500 characters",
     'memory.conversation("monday").add("Hello.")': "a Message, a LangChain message or a dict, not str",
     'memory.conversation("monday").add({"role": "user", "text": "Hello."})': "A message has no 'text'; it has role,",
-    'memory.conversation("monday").add(role="user", contents="Hello.")': "add() got an unexpected keyword",
+    'memory.conversation("monday").add(role="user", contents="Hello.")': "A message has no 'contents'; it has role",
     'memory.conversation("monday").add_messages(HumanMessage("Hello."))': "come as a list, not as HumanMessage",
     'memory.conversation("monday").add_messages("Hello.")': "come as a list, not as str",
     'memory.conversation("monday").add_user_message(b"Hello.")': "not bytes",
