@@ -164,7 +164,7 @@ REFUSED = {
     'memory.tools(include=["mem_core"])': "There is no tool 'mem_core'; there are",
     'memory.tools(include="mem_core_set")': "a list of names of tools, not 'mem_core_set'",
     'memory.experiences("nowhere")': "There is no folder 'nowhere' with experiences. Make it, or name another",
-    'memory.experiences("folder").selector(rule="Planner")': "unexpected keyword argument 'rule'",
+    'memory.experiences("folder").selector(rule="Planner")': "There is no option 'rule'",
     'memory.experiences("folder").add("Be kind.")': "A library holds experiences, not str",
     'memory.audit.todos("later")': "status must be 'open' or 'done', got 'later'",
     'memory.audit.handler(redact="yes")': "redact must be a valid boolean or be callable",

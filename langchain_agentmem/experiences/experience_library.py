@@ -57,7 +57,6 @@ What a model is asked is written to a file beside the log of the main prompt: fo
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import json
 import logging
@@ -283,22 +282,6 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         return library.selector(**given)
 
     # -- as a Runnable ------------------------------------------------------------------------------------------
-
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
-        """Put the experiences that apply into what is given.
-
-        Args:
-            input: A text, messages, a prompt, a dictionary, or the state of a graph.
-            config: The run.
-            **kwargs: Not used.
-
-        Returns:
-            The same with the instructions in it; for a node of a graph, the update of its state.
-
-        Raises:
-            InvalidInput: Nothing can be put into this, or the state of the graph has no room for it.
-        """
-        return super().invoke(input, config, **kwargs)
 
     def _run(self, given: Any, config: RunnableConfig) -> Any:
         form = form_of(given, config, PART, shared=True)
@@ -587,10 +570,9 @@ class ExperienceLibrary:
         Raises:
             InvalidInput: An argument is wrong.
         """
-        try:
-            inspect.signature(ExperienceSelector).bind(self, **options)
-        except TypeError as error:
-            raise InvalidInput(f"Experiences cannot be selected like this: {error}.") from error
+        known = SelectorOptions.__annotations__
+        if unknown := [name for name in options if name not in known]:
+            raise InvalidInput(f"There is no option {safe_repr(unknown[0])}. Options: {', '.join(known)}.")
         return ExperienceSelector(self, **options)
 
     # -- what the folder holds ----------------------------------------------------------------------------------
