@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import ModelRequest, wrap_tool_call
@@ -11,12 +9,10 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langchain_core.tools import tool
 
 from langchain_agentmem import ExperienceMiddleware
-from langchain_agentmem.compaction import CompactionMiddleware, ManagedMemoryConfig
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import section
 from langchain_agentmem.messages.message_marks import is_injected
 from langchain_agentmem.testing import assert_valid_for_providers
-from tests.compaction.summarizers import Summarizer
 from tests.experiences.conftest import CHARTS, FILES, PLOT, Picky
 from tests.support.graphs import at
 from tests.support.models import ScriptedModel, calling, kinds_shown, look
@@ -89,21 +85,6 @@ class TestTheRequest:
             section([each]) for each in (CHARTS, CHARTS, FILES, FILES)
         ]
         assert len(picky.asked) == 2
-
-
-def test_before_a_compaction_they_are_chosen_again_for_what_comes_after_it(memory, library):
-    config = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate")
-    summarizing = "You keep the record"
-    model = ScriptedModel(lambda each: Summarizer()(each) if summarizing in each[0].text else "this many " * 20)
-    ours = ExperienceMiddleware(memory.experiences(library.directory))
-    middleware = [ours, CompactionMiddleware(memory, None, config)]
-    agent = create_agent(model, middleware=middleware, checkpointer=memory.checkpointer)
-    for turn in range(12):
-        agent.invoke({"messages": [HumanMessage(f"{PLOT} {turn} " + "how many are in it " * 3)]}, at())
-    prompts = [messages for messages in model.asked if summarizing not in messages[0].text]
-    without = [not any(map(is_injected, messages)) for messages in prompts]
-    assert any(without)
-    assert not any(one and other for one, other in itertools.pairwise(without))
 
 
 class TestHowItIsMade:
