@@ -15,7 +15,7 @@ from langchain_agentmem.base.namespaces import named, namespace_named
 from langchain_agentmem.base.safe_repr import counted, printable, size_of
 from langchain_agentmem.cli import console
 from langchain_agentmem.cli.console import AsJson, Existing, Line, Most, Report, Whose, Within, argument, flag, option
-from langchain_agentmem.errors import InvalidInput, safe_repr
+from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message_marks import is_injected
 from langchain_agentmem.studio import thread_views as views
 from langchain_agentmem.upkeep.admin import ThreadSummary
@@ -125,15 +125,13 @@ def show(
     """
     if (thread is None) == (branch is None):
         raise InvalidInput("Name a thread or conversation, or a branch with --branch, such as --branch main.")
-    if at is not None and (conversation or around is not None):
-        raise InvalidInput("--at shows a thread at a checkpoint; a conversation has none.")
     with console.existing(database) as memory:
         if thread is None:
             return _branch_report(memory, str(branch), namespace, limit)
         found = console.one_thread(memory, thread, namespace)
         log = conversation or around is not None or not found.checkpoint_id
         if log and at is not None:
-            raise InvalidInput(f"{safe_repr(thread)} is a conversation without a thread: it has no checkpoints.")
+            raise InvalidInput("--at shows a thread at a checkpoint; a conversation has no checkpoints.")
         most = limit or (None if as_json else console.LIMIT)
         if log:
             return _log_report(memory, found, around, most)
@@ -284,8 +282,6 @@ def _name_of(shown: views.ShownMessage) -> str | None:
 
 _DEEPEST = 30
 """Levels of a tree that are still set off from each other."""
-
-
 _PAGE = 100
 
 
