@@ -160,11 +160,9 @@ def dump(tx: Transaction, at: ThreadKey) -> list[dict[str, Any]]:
     Raises:
         DatabaseUnreadable: Something is damaged.
     """
+    rows = message_log.rows_of(tx, at, query.dump_entries)
     try:
-        return [
-            record_of(row, row["position"], edit=row["replaces"] is not None)
-            for row in message_log.rows_of(tx, at, query.dump_entries)
-        ]
+        return [record_of(row, row["position"], edit=row["replaces"] is not None) for row in rows]
     except _DAMAGES as error:
         raise DatabaseUnreadable(
             f"The conversation {safe_repr(at.name)} is damaged and cannot be exported; verify() tells more. {error}"

@@ -77,9 +77,9 @@ class Experience(Portable):
             text: Any = getattr(self, name)
             of = f"the experience {safe_repr(self.exp_id)}"
             if not isinstance(text, str) or not text.strip():
-                raise InvalidInput(f"{name!r} is missing from {of}. Write it as a text.")
+                raise InvalidInput(f"'{name}' is missing from {of}. Write it as a text.")
             if len(text) > LONGEST:
-                raise InvalidInput(f"{name!r} of {of} has {len(text):,} characters; {LONGEST:,} are allowed.")
+                raise InvalidInput(f"'{name}' of {of} has {len(text):,} characters; {LONGEST:,} are allowed.")
 
     def is_for(self, role: str | None) -> bool:
         """Whether a role is meant.
