@@ -398,7 +398,8 @@ def in_time(
     """
     waits = [due for due in waiting(facts) if wanted(due)]
     last = memory_rows.newest(facts.tx, facts.view, FAILURE, limit=1)
-    if waits and last and (last[0].extra.get("until") or 0) > now:
+    # Whoever wants just what was never asked about asks for it, however long the model has been down.
+    if last and (last[0].extra.get("until") or 0) > now and any(due.failed for due in waits):
         return [], last[0].extra["until"]
     ready = list(takewhile(lambda due: due.until <= now, (due for due in waits if due.attempts < most)))
     ready += [due for due in waits if due.attempts >= most and due.until <= now]
@@ -467,7 +468,8 @@ def _silence(facts: FactChanges, *, answered: bool) -> int:
     if answered and silent:
         extra = {**last[0].extra, "silent": 0, "until": 0}
         facts.change.drafts.append(RowDraft(FAILURE, last[0].key, b"", last[0].created_at, extra=extra))
-    return 0 if answered else silent + 1
+    is_early = silent > 0 and last[0].extra["until"] > facts.change.now  # who does not wait learns nothing new
+    return 0 if answered else silent + (not is_early)
 
 
 def _resting_on(some: Sequence[Due], now: int) -> list[dict[str, Any]]:

@@ -72,6 +72,12 @@ class TestAnOutage:
         look(facts, clock, hours=0.01)
         assert lived(facts) == ["Oslo"]
 
+    def test_holds_nobody_up_who_has_a_text_extracted_at_once(self, memory):
+        facts = memory.facts("b", model=(provider := Provider()))
+        assert facts.extract_and_update_from_text(moves("Oslo")[0]) == []
+        provider.up = True
+        assert [fact.object for fact in facts.extract_and_update_from_text("Maya | likes | tea")] == ["tea"]
+
     def test_holds_for_what_is_said_in_it_and_for_other_processes(self, url, clock):
         provider, other = Provider(), Provider()
         with AgentMemory(url, clock=clock) as one, AgentMemory(url, clock=clock) as two:
