@@ -5,6 +5,9 @@ Each model call receives the whole history again. So the messages of a conversat
 conversations and checkpoints store: a message that is known anywhere is not stored again. Messages are told apart by
 what they say and not by their ids, since a graph without a checkpointer makes new ids for each call. A message that is
 read has the digest of its content and its number as its id.
+
+An entry has its prompt and its reply as texts of its own, also where a message says them: lists, the search and the
+rules for junk read no messages.
 """
 
 from __future__ import annotations
@@ -12,10 +15,10 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from langchain_agentmem.audit import audit_entry
 from langchain_agentmem.audit.audit_entry import SALT_BYTES, AuditEntry
@@ -23,12 +26,10 @@ from langchain_agentmem.base.clock import micros, moment
 from langchain_agentmem.base.encoding import from_plain, is_plain, read_column, read_plain, to_plain, write_plain
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.errors import AgentMemoryError, DatabaseUnreadable, InvalidInput, safe_repr
-from langchain_agentmem.messages.message import Message, body_text, decode_body
+from langchain_agentmem.messages.message import Message, decode_body
 from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.threads.value_store import Range, drop_unneeded, ranges_of, runs, unpack
-
-T = TypeVar("T")
 
 SHOWN, JUNK, REPLACED = range(3)
 """Why an entry is hidden, if it is."""
@@ -87,11 +88,24 @@ def numbers_of(recipe: bytes) -> list[int]:
     return [number for low, high in ranges for number in range(low, high)]
 
 
-def digests(tx: Transaction, shelf: int, numbers: Iterable[int]) -> dict[int, bytes]:
-    """The digests of the bodies of some parts of a shelf, by their numbers."""
-    found: dict[int, bytes] = {}
-    for low, high in runs(sorted(set(numbers))):
-        found |= {row["number"]: bytes(row["hash"]) for row in query.part_hashes(tx, shelf=shelf, low=low, high=high)}
+def digests(tx: Transaction, rows: Iterable[Row]) -> dict[int, dict[int, bytes]]:
+    """The digests of the bodies of the messages that rows name, by shelf and number."""
+    found: dict[int, dict[int, bytes]] = {}
+    for shelf, numbers in _numbers_by_shelf(rows).items():
+        found[shelf] = {}
+        for low, high in runs(sorted(numbers)):
+            for row in query.part_hashes(tx, shelf=shelf, low=low, high=high):
+                found[shelf][row["number"]] = bytes(row["hash"])
+    return found
+
+
+def _numbers_by_shelf(rows: Iterable[Row]) -> dict[int, set[int]]:
+    """The numbers of the messages that rows name, by shelf. What is damaged names none."""
+    found: dict[int, set[int]] = {}
+    for row in rows:
+        if row["shelf_id"] is not None:
+            with suppress(TypeError, ValueError):
+                found.setdefault(row["shelf_id"], set()).update(numbers_of(row["messages"]))
     return found
 
 
@@ -175,29 +189,6 @@ def digest_of(row: Row, messages: Mapping[int, bytes]) -> bytes:
     return audit_entry.digest(bytes(row["salt"]), _lasting(row["path"], row), plain_body(row["body"]), said)
 
 
-class _Opened(NamedTuple):
-    """A row whose body and recipe were read."""
-
-    row: Row
-    body: Mapping[str, Any]
-    numbers: Sequence[int]
-
-    def text(self, name: str, place: str, parts: Mapping[tuple[int, int], Message | str]) -> str:
-        """Return the prompt or the reply, which one of its messages, or its text, may say."""
-        if place not in self.body:
-            return str(self.body[name])
-        if type(at := self.body[place]) is not int or at < 0:
-            raise ValueError(at)
-        said = parts[self.row["shelf_id"], self.numbers[at]]
-        return said if isinstance(said, str) else said.text
-
-    @property
-    def spoken(self) -> Iterable[int]:
-        """The numbers of the messages that say the prompt and the reply."""
-        places = [self.body.get(name) for name in ("said", "answered")]
-        return [self.numbers[at] for at in places if type(at) is int and 0 <= at < len(self.numbers)]
-
-
 def entries(tx: Transaction, rows: Sequence[Row], *, messages: bool = True) -> list[AuditEntry]:
     """Rows as entries, in their order.
 
@@ -209,33 +200,23 @@ def entries(tx: Transaction, rows: Sequence[Row], *, messages: bool = True) -> l
     Raises:
         DatabaseUnreadable: One is damaged.
     """
-    opened = [_opened(row) for row in rows]
-    parts: Mapping[tuple[int, int], Message | str]
-    if messages:
-        parts = _parts(tx, ((each.row["shelf_id"], each.numbers) for each in opened), _message)
-    else:
-        parts = _parts(tx, ((each.row["shelf_id"], each.spoken) for each in opened), _text)
-    return [_entry(each, parts, messages=messages) for each in opened]
+    parts = _parts(tx, rows) if messages else {}
+    return [_entry(row, parts, messages=messages) for row in rows]
 
 
-def said(tx: Transaction, rows: Sequence[Row]) -> dict[int, tuple[str, str]]:
+def said(rows: Iterable[Row]) -> dict[int, tuple[str, str]]:
     """The prompt and the reply of rows, by their places in the chain. Those that are damaged are left out."""
-    opened: list[_Opened] = []
+    found: dict[int, tuple[str, str]] = {}
     for row in rows:
         with suppress(DatabaseUnreadable):
-            opened.append(_opened(row))
-    parts = _parts(tx, ((each.row["shelf_id"], each.spoken) for each in opened), _text)
-    found: dict[int, tuple[str, str]] = {}
-    for each in opened:
-        with suppress(DatabaseUnreadable):
-            entry = _entry(each, parts, messages=False)
-            found[each.row["sequence"]] = (entry.prompt, entry.reply)
+            entry = _entry(row, {}, messages=False)
+            found[row["sequence"]] = (entry.prompt, entry.reply)
     return found
 
 
-def texts(tx: Transaction, rows: Sequence[Row]) -> dict[int, str]:
+def texts(rows: Sequence[Row]) -> dict[int, str]:
     """What a search finds rows by, by their places in the chain. What is damaged is found by nothing."""
-    found = said(tx, rows)
+    found = said(rows)
     return {row["sequence"]: "\n".join(found.get(row["sequence"], ())) for row in rows}
 
 
@@ -267,9 +248,7 @@ def _lasting(path: str, row: Row) -> list[Any]:
 
 
 def _body(entry: AuditEntry) -> bytes:
-    said, answered = _places(entry)
-    fields: dict[str, Any] = {"prompt": entry.prompt} if said is None else {"said": said}
-    fields |= {"reply": entry.reply} if answered is None else {"answered": answered}
+    fields: dict[str, Any] = {"prompt": entry.prompt, "reply": entry.reply}
     fields |= {name: value for name in _NAMES if (value := getattr(entry, name)) is not None}
     if entry.input_tokens is not None or entry.output_tokens is not None:
         fields["tokens"] = [entry.input_tokens, entry.output_tokens]
@@ -282,77 +261,41 @@ def _body(entry: AuditEntry) -> bytes:
         raise InvalidInput(f"The entry {safe_repr(entry.id)} cannot be stored: {error}.") from error
 
 
-def _places(entry: AuditEntry) -> tuple[int | None, int | None]:
-    """Which of its messages say the prompt and the reply, counted from 0, so that their texts are not kept twice."""
-    if not entry.messages:
-        return None, None
-    last = len(entry.messages) - 1
-    asked = next((at for at in range(last, -1, -1) if entry.messages[at].role == "user"), None)
-    said = asked if asked is not None and entry.messages[asked].text == entry.prompt else None
-    answered = last if last != said and entry.messages[last].text == entry.reply else None
-    return said, answered
-
-
-def _opened(row: Row) -> _Opened:
-    try:
-        body = read_plain(plain_body(row["body"]))
-        numbers = () if row["messages"] is None else numbers_of(row["messages"])
-    except (TypeError, ValueError, AgentMemoryError) as error:
-        raise _damaged(row) from error
-    if not isinstance(body, dict):
-        raise _damaged(row)
-    return _Opened(row, body, numbers)
-
-
-def _parts(
-    tx: Transaction, wanted: Iterable[tuple[int, Iterable[int]]], read: Callable[[bytes, int], T]
-) -> dict[tuple[int, int], T]:
-    """Read parts of shelves, by shelf and number. Those that are damaged are left out."""
-    shelves: dict[int, set[int]] = {}
-    for shelf, numbers in wanted:
-        shelves.setdefault(shelf, set()).update(numbers)
-    found: dict[tuple[int, int], T] = {}
-    for shelf, numbers in shelves.items():
-        if numbers:
-            for row in query.parts_in(tx, shelf=shelf, ranges=json.dumps(runs(sorted(numbers)))):
-                with suppress(DatabaseUnreadable):
-                    found[shelf, row["number"]] = read(bytes(row["body"] or b""), row["number"])
+def _parts(tx: Transaction, rows: Iterable[Row]) -> dict[tuple[int, int], Message]:
+    """The messages that rows name, by shelf and number. Those that are damaged are left out."""
+    found: dict[tuple[int, int], Message] = {}
+    for shelf, numbers in _numbers_by_shelf(rows).items():
+        for row in query.parts_in(tx, shelf=shelf, ranges=json.dumps(runs(sorted(numbers)))):
+            number, body = row["number"], bytes(row["body"] or b"")
+            with suppress(DatabaseUnreadable):
+                found[shelf, number] = decode_body(body, f"{queries.digest(body).hex()}-{number}")
     return found
 
 
-def _message(body: bytes, number: int) -> Message:
-    return decode_body(body, f"{queries.digest(body).hex()}-{number}")
-
-
-def _text(body: bytes, number: int) -> str:
-    del number
-    return body_text(body)
-
-
-def _entry(opened: _Opened, parts: Mapping[tuple[int, int], Message | str], *, messages: bool) -> AuditEntry:
-    row, body = opened.row, opened.body
+def _entry(row: Row, parts: Mapping[tuple[int, int], Message], *, messages: bool) -> AuditEntry:
     try:
-        said: Any = [parts[row["shelf_id"], number] for number in opened.numbers] if messages else ()
+        body = read_plain(plain_body(row["body"]))
+        numbers = numbers_of(row["messages"]) if messages and row["shelf_id"] is not None else ()
         input_tokens, output_tokens = body.get("tokens", (None, None))
         return AuditEntry(
             id=row["key"],
             kind=row["kind"],
-            prompt=opened.text("prompt", "said", parts),
-            reply=opened.text("reply", "answered", parts),
+            prompt=str(body["prompt"]),
+            reply=str(body["reply"]),
             created_at=moment(row["created_at"]),
             conversation_id=row["conversation"],
             namespace=namespace_of(row["path"]),
             junk=tuple(read_column(row["junk"], list)),
             status=row["status"],
             thread_id=row["thread"],
-            messages=tuple(said),
+            messages=tuple(parts[row["shelf_id"], number] for number in numbers),
             archived=bool(row["archived"]),
             input_tokens=input_tokens,
             output_tokens=output_tokens,
             extra=from_plain(body.get("extra", {})),
             **{name: body.get(name) for name in _NAMES},
         )
-    except (IndexError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, AgentMemoryError) as error:
         raise _damaged(row) from error
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypedDict, Unpack
 
 from langchain_agentmem.audit import audit_entry, audit_rows
@@ -303,7 +302,7 @@ def judge(
     query.audit_lock(tx)
     numbers = following(tx, path, after, limit, {"include_junk": True})
     found = query.audit_rows(tx, sequences=json.dumps(numbers))
-    said = audit_rows.said(tx, found)
+    said = audit_rows.said(found)
     changes = []
     for row in found:
         if row["sequence"] in said:
@@ -353,7 +352,7 @@ def taken_out(tx: Transaction, found: Sequence[Row]) -> None:
     """Take entries out of the search index."""
     there = [row for row in found if row["document_id"] is not None]
     if there:
-        said = audit_rows.texts(tx, there)
+        said = audit_rows.texts(there)
         search_index.remove(tx, [(row["document_id"], said[row["sequence"]]) for row in there])
         query.audit_set_document.many(tx, [{"sequence": row["sequence"], "document": None} for row in there])
 
@@ -405,7 +404,7 @@ def _settle(tx: Transaction, indexed: int, upto: int) -> None:
 def _enter(tx: Transaction, found: Sequence[Row]) -> None:
     """Put those entries into the search that are not in it."""
     missing = [row for row in found if row["document_id"] is None]
-    said = audit_rows.texts(tx, missing)
+    said = audit_rows.texts(missing)
     series: dict[search_index.Series, list[Row]] = {}
     for row in missing:
         series.setdefault(series_of(row), []).append(row)
@@ -482,7 +481,7 @@ def texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
         owners: Their numbers in the chain.
     """
     found = query.audit_rows(tx, sequences=json.dumps(list(owners)))
-    said = audit_rows.texts(tx, found)
+    said = audit_rows.texts(found)
     return {number: (text,) for number, text in said.items()}
 
 
@@ -544,7 +543,7 @@ def verify(tx: Transaction, since: Head | None = None) -> ChainReport:
         if rows[-1]["sequence"] <= at.sequence:  # an index that is damaged leads back
             found.append(f"the audit trail cannot be followed beyond its number {at.sequence}")
             break
-        digests = _digests(tx, rows)
+        digests = audit_rows.digests(tx, rows)
         for row in rows:
             found += _wrong_with(row, at, digests.get(row["shelf_id"], {}))
             at = Head(row["sequence"], bytes(row["link"]))
@@ -621,16 +620,6 @@ def _amiss(row: Row) -> list[str]:
         "shelf_id": (row["shelf_id"] is None) == (row["messages"] is None),
     }
     return [name for name, sound in is_sound.items() if not sound]
-
-
-def _digests(tx: Transaction, found: Sequence[Row]) -> dict[int, dict[int, bytes]]:
-    """The digests of the messages that some rows name, by shelf and number."""
-    numbers: dict[int, set[int]] = {}
-    for row in found:
-        if row["messages"] is not None and row["shelf_id"] is not None:
-            with suppress(TypeError, ValueError):  # its digest will tell
-                numbers.setdefault(row["shelf_id"], set()).update(audit_rows.numbers_of(row["messages"]))
-    return {shelf: audit_rows.digests(tx, shelf, each) for shelf, each in numbers.items()}
 
 
 def _wrong_messages(tx: Transaction, shelf: int) -> list[str]:
