@@ -31,7 +31,9 @@ def main(folder: Path) -> None:
     with AgentMemory(folder / "agent.db") as memory:
         with closing(sqlite3.connect(folder / "old.db")) as old:
             old.executescript(OLD)
-        print("moved:", memory.import_from("memgpt", folder / "old.db").added)  # or: agentmem import-from memgpt …
+        print(
+            "moved:", dict(memory.import_from("memgpt", folder / "old.db").added)
+        )  # or: agentmem import-from memgpt …
 
         root, faster = memory.layers(), memory.layers("faster loops")
         print(root.tree())
