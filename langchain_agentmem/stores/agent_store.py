@@ -62,11 +62,11 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from functools import cached_property, lru_cache, wraps
 from itertools import takewhile
-from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, Self, TypeAlias, TypeVar, Unpack
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeAlias, TypeVar, Unpack
 
 from langchain_core.embeddings import Embeddings
 from langgraph.store import base as langgraph
@@ -90,7 +90,7 @@ from langchain_agentmem.storage.database import Database, MemoryLike, Unopened, 
 from langchain_agentmem.storage.engine import Opening, OpeningOptions
 from langchain_agentmem.stores import item_rows
 from langchain_agentmem.stores.item_rows import PAGE, ttl_of
-from langchain_agentmem.stores.item_search import FoundItem, Look, SharedItems, ThreadItems, checked
+from langchain_agentmem.stores.item_search import Look, SharedItems, ThreadItems, checked
 from langchain_agentmem.tracing import RunType, brief, outcome
 
 SEARCH = "search"
@@ -116,10 +116,10 @@ def _fields_of(op: Op) -> dict[str, Any]:
     return fields
 
 
-def _document(found: FoundItem) -> dict[str, Any]:
-    at, score = found.item.at, None if found.score is None else round(found.score, 4)
-    about = {"id": at.key, "kind": "item", "namespace": list(namespace_of(at.path)), "score": score}
-    return {"id": at.key, "page_content": brief(item_rows.whole_text(found.value)), "metadata": about}
+def _document(found: langgraph.SearchItem) -> dict[str, Any]:
+    score = None if found.score is None else round(found.score, 4)
+    about = {"id": found.key, "kind": "item", "namespace": list(found.namespace), "score": score}
+    return {"id": found.key, "page_content": brief(item_rows.whole_text(found.value)), "metadata": about}
 
 
 WHOLE = "$"
@@ -136,16 +136,8 @@ class InvalidNamespace(InvalidInput, langgraph.InvalidNamespaceError):
     """A namespace that no item can be in. Both an error of ours and one of LangGraph's."""
 
 
-class Read(NamedTuple):
-    """What was read.
-
-    Attributes:
-        results: What each operation found, by its place in the batch: items, or namespaces.
-        touched: The items whose end a reading has to put off.
-    """
-
-    results: dict[int, Any]
-    touched: list[item_rows.StoredItem]
+Answers: TypeAlias = tuple[list[Result], list[item_rows.StoredItem]]
+"""The result of each operation of a batch, and the items whose end a reading has to put off."""
 
 
 class Batch:
@@ -198,12 +190,11 @@ class Batch:
             told["query"] = "; ".join(op.query or "" for op in self._ops if isinstance(op, langgraph.SearchOp))
         return told
 
-    def told(self, found: Read) -> Mapping[str, Any]:
-        """What a trace shows of what came of it."""
+    def told(self, results: list[Any]) -> Mapping[str, Any]:
+        """Return what a trace shows of the results."""
         if self.verb == SEARCH:
-            return {"documents": [_document(each) for hits in found.results.values() for each in hits]}
-        answers = self.answers(found)
-        return outcome(answers[0] if len(answers) == 1 else answers)
+            return {"documents": [_document(each) for hits in results for each in hits]}
+        return outcome(results[0] if len(results) == 1 else results)
 
     def embed(self, near: Callable[[Look], Near | None], *, cosine: bool) -> None:
         """Give the words that it looks for their vectors, before it is run.
@@ -216,29 +207,39 @@ class Batch:
             if look.question and look.limit:
                 self._searches[number] = (look._replace(dense=near(look), cosine=cosine), refresh)
 
-    def read(self, tx: Transaction, items: Items, now: int) -> Read:
-        """Run what reads.
+    def read(self, tx: Transaction, items: Items, now: int) -> Answers:
+        """Run what reads. Every value is made anew for the caller.
 
         Args:
             tx: The transaction.
             items: Where.
             now: When.
         """
-        results: dict[int, Any] = {}
+        results: list[Result] = [None] * len(self._ops)
         touched: list[item_rows.StoredItem] = []
-        if self._gets:
-            there = items.get(tx, [at for at, _ in self._gets.values()], now=now)
-            for number, (at, refresh) in self._gets.items():
-                if (item := there.get(at)) is not None:
-                    results[number] = item
-                    touched += [item] if refresh and item.ttl is not None else []
+        there = items.get(tx, [at for at, _ in self._gets.values()], now=now) if self._gets else {}
+        for number, (at, refresh) in self._gets.items():
+            if (item := there.get(at)) is not None:
+                results[number] = langgraph.Item(value=item_rows.read(item.value, *at), **self._about(item))
+                touched += [item] if refresh and item.ttl is not None else []
         for number, (look, refresh) in self._searches.items():
             found = items.find(tx, look, now=now)
-            results[number] = found
+            results[number] = [
+                langgraph.SearchItem(value=each.value, score=each.score, **self._about(each.item)) for each in found
+            ]
             touched += [each.item for each in found if refresh and each.item.ttl is not None]
         for number, (op, low, high) in self._lists.items():
             results[number] = self._page_of(op, items.namespaces(tx, low, high, now=now))
-        return Read(results, touched)
+        return results, touched
+
+    def _about(self, item: item_rows.StoredItem) -> dict[str, Any]:
+        made = moment(item.created_at)
+        return {
+            "key": item.at.key,
+            "namespace": _namespace_of(item.at.path)[len(self._base) :],
+            "created_at": made,
+            "updated_at": made if item.updated_at == item.created_at else moment(item.updated_at),
+        }
 
     def _page_of(self, op: langgraph.ListNamespacesOp, namespaces: Iterable[Namespace]) -> list[Namespace]:
         """Those of some namespaces that are asked for."""
@@ -251,7 +252,7 @@ class Batch:
                     break
         return list(found)[op.offset : op.offset + op.limit]
 
-    def run(self, tx: Transaction, items: Items, now: int) -> Read:
+    def run(self, tx: Transaction, items: Items, now: int) -> Answers:
         """Run everything: what reads sees what was there before.
 
         Args:
@@ -260,22 +261,10 @@ class Batch:
             now: When.
         """
         locked: Any = items.lock(tx, self._changes)
-        found = self.read(tx, items, now)
-        items.touch(tx, found.touched, now=now)
+        results, touched = self.read(tx, items, now)
+        items.touch(tx, touched, now=now)
         items.write(tx, self._changes, locked, now=now)
-        return found._replace(touched=[])
-
-    def answers(self, found: Read) -> list[Result]:
-        """The result of each operation, in their order. Every value is made anew for the caller."""
-        answers: list[Result] = [None] * len(self._ops)
-        for number in self._gets:
-            if number in found.results:
-                answers[number] = _item(found.results[number], len(self._base))
-        for number in self._searches:
-            answers[number] = [_search_item(each, len(self._base)) for each in found.results[number]]
-        for number in self._lists:
-            answers[number] = found.results[number]
-        return answers
+        return results, []
 
     def _add(self, number: int, op: Op) -> None:
         if isinstance(op, langgraph.GetOp):
@@ -427,42 +416,19 @@ class _namespaces:  # noqa: N801 - it reads as a function
             raise InvalidNamespace(str(error)) from error
 
 
-def _item(item: item_rows.StoredItem, above: int) -> langgraph.Item:
-    return langgraph.Item(value=item_rows.read(item.value, *item.at), **_about(item, above))
-
-
-def _search_item(found: FoundItem, above: int) -> langgraph.SearchItem:
-    return langgraph.SearchItem(value=found.value, score=found.score, **_about(found.item, above))
-
-
-def _about(item: item_rows.StoredItem, above: int) -> dict[str, Any]:
-    made = moment(item.created_at)
-    return {
-        "key": item.at.key,
-        "namespace": _namespace_of(item.at.path)[above:],
-        "created_at": made,
-        "updated_at": made if item.updated_at == item.created_at else moment(item.updated_at),
-    }
-
-
 P = ParamSpec("P")
 T = TypeVar("T")
 S = TypeVar("S", bound=BaseStore)
 
 
-def _checked(
-    check: Callable[..., object],
-    method: Callable[Concatenate[S, P], T],
-    amethod: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
-) -> tuple[Callable[Concatenate[S, P], T], Callable[Concatenate[S, P], Coroutine[Any, Any, T]]]:
-    """A method of LangGraph's and its awaited twin, given only what they can take.
+def _checked(check: Callable[..., object], method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+    """A method of LangGraph's, or its awaited twin, given only what it can take.
 
-    LangGraph makes operations of their arguments before a store sees them, and takes those for what they should be.
+    LangGraph makes operations of their arguments before a store sees them, and refuses namespaces with its own errors.
 
     Args:
-        check: Is given the arguments first, and raises an error of ours for what cannot be a namespace or a key.
+        check: Is given the arguments first, and raises an error of ours for what cannot be a namespace.
         method: The method.
-        amethod: Its awaited twin.
     """
 
     @wraps(method)
@@ -470,12 +436,7 @@ def _checked(
         check(*args, **kwargs)
         return method(self, *args, **kwargs)
 
-    @wraps(amethod)
-    async def acall(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        check(*args, **kwargs)
-        return await amethod(self, *args, **kwargs)
-
-    return call, acall
+    return call
 
 
 # What is missing here, or too much, LangGraph's method says by its own name.
@@ -540,11 +501,12 @@ class ItemStore(BaseStore):
         if self.embeddings is not None:
             embed_with(self.database, self.embeddings, config["dims"])
 
-    get, aget = _checked(_check, BaseStore.get, BaseStore.aget)
-    search, asearch = _checked(_check, BaseStore.search, BaseStore.asearch)
-    put, aput = _checked(_check_put, BaseStore.put, BaseStore.aput)
-    delete, adelete = _checked(_check, BaseStore.delete, BaseStore.adelete)
-    list_namespaces, alist_namespaces = _checked(_check, BaseStore.list_namespaces, BaseStore.alist_namespaces)
+    get, aget = _checked(_check, BaseStore.get), _checked(_check, BaseStore.aget)
+    search, asearch = _checked(_check, BaseStore.search), _checked(_check, BaseStore.asearch)
+    put, aput = _checked(_check_put, BaseStore.put), _checked(_check_put, BaseStore.aput)
+    delete, adelete = _checked(_check, BaseStore.delete), _checked(_check, BaseStore.adelete)
+    list_namespaces = _checked(_check, BaseStore.list_namespaces)
+    alist_namespaces = _checked(_check, BaseStore.alist_namespaces)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations in one transaction.
@@ -564,12 +526,12 @@ class ItemStore(BaseStore):
         now = self.database.now()
         run_type: RunType = "retriever" if batch.verb == SEARCH else "chain"
         with self.database.step(f"{self._part}.{batch.verb}", batch.asked, run_type) as step:
-            found = self._run(batch, opened, now)
-            step.finish(lambda: batch.told(found))
-        if found.touched:
+            results, touched = self._run(batch, opened, now)
+            step.finish(lambda: batch.told(results))
+        if touched:
             with contextlib.suppress(DatabaseReadOnly, StepIsOver):  # who may only read still reads
-                self.database.engine.write(lambda tx: opened().touch(tx, found.touched, now=now))
-        return batch.answers(found)
+                self.database.engine.write(lambda tx: opened().touch(tx, touched, now=now))
+        return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Async version of `batch`."""
@@ -581,7 +543,7 @@ class ItemStore(BaseStore):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({safe_repr(self.database.engine.path)})"
 
-    def _run(self, batch: Batch, opened: Callable[[], Items], now: int) -> Read:
+    def _run(self, batch: Batch, opened: Callable[[], Items], now: int) -> Answers:
         check_cancelled()
         engine = self.database.engine
 
@@ -591,10 +553,10 @@ class ItemStore(BaseStore):
         batch.embed(dense, cosine=self._cosine)
         if not batch.writes:
             return engine.read(lambda tx: batch.read(tx, opened(), now))
-        found = engine.write(lambda tx: batch.run(tx, opened(), now))
+        answers = engine.write(lambda tx: batch.run(tx, opened(), now))
         if (embedder := embedder_of(self.database)) is not None:
             embedder.wake(self.database)
-        return found
+        return answers
 
     def _opened(self) -> Callable[[], Items]:
         """Makes the place where the items are, anew for each transaction. Whose it is, is decided now."""
