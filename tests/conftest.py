@@ -224,7 +224,7 @@ def url(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> s
 def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
     """An interpreter that has imported the commands and what examples import, and forks for each program."""
     ours = (
-        "checkpoints.checkpoint_saver", "checkpoints.saver_import", "cli.app", "compaction.compaction_node",
+        "checkpoints.checkpoint_saver", "cli.app", "compaction.compaction_node",
         "experiences.experience_library", "facts.kg_memory", "layers.layered_memory", "parts", "storage.postgres",
     )  # fmt: skip
     modules = ("langgraph.graph", "langchain.agents", *(f"langchain_agentmem.{name}" for name in ours))

@@ -53,9 +53,12 @@ every other that really waits; `durability="sync"`, or nodes that return new obj
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
+from hashlib import blake2b
 from typing import Any, ParamSpec, Self, TypeAlias, TypeVar, Unpack
 
 from langchain_core.runnables import RunnableConfig
@@ -70,21 +73,31 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.store.base import BaseStore
 
-from langchain_agentmem.base.argument_checks import channels_given
-from langchain_agentmem.base.concurrency import Closing, Ready, awaited, in_worker, iterate_in_worker
-from langchain_agentmem.base.namespaces import Namespace, ThreadKey, id_of, path_of, range_of
+from langchain_agentmem.base.argument_checks import channels_given, check_flag
+from langchain_agentmem.base.clock import micros, time_written
+from langchain_agentmem.base.concurrency import (
+    Closing,
+    Ready,
+    awaited,
+    in_worker,
+    is_in_worker,
+    iterate_in_worker,
+    on_callers_loop,
+)
+from langchain_agentmem.base.events import listener_given
+from langchain_agentmem.base.namespaces import CONFIG_KEY, Namespace, ThreadKey, id_of, path_of, range_of
 from langchain_agentmem.checkpoints import checkpoint_codec as codec
-from langchain_agentmem.checkpoints import checkpoint_listing, saver_import
+from langchain_agentmem.checkpoints import checkpoint_listing
 from langchain_agentmem.checkpoints.checkpoint_listing import CheckpointChanges, CheckpointExcerpt, CheckpointHistory
 from langchain_agentmem.checkpoints.rewind_follower import Rewinding, beginning_loop, loop_of
-from langchain_agentmem.checkpoints.saver_import import ImportReport
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.rewinding import sealing
 from langchain_agentmem.rewinding import thread_memory as memories
 from langchain_agentmem.rewinding.graph_runs import runs_of
-from langchain_agentmem.storage import Operation, Transaction
+from langchain_agentmem.storage import Operation, Transaction, query
 from langchain_agentmem.storage.database import Database, MemoryLike, Unopened, database_of
 from langchain_agentmem.storage.engine import Opening, OpeningOptions
 from langchain_agentmem.threads import checkpoint_log, thread_lines
@@ -95,8 +108,24 @@ from langchain_agentmem.threads.value_codec import EVERYTHING, sharing
 P = ParamSpec("P")
 T = TypeVar("T")
 
-Jobs: TypeAlias = list[Callable[[], bool]]
 Later: TypeAlias = list[Callable[[], None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportReport:
+    """How far an import is.
+
+    Attributes:
+        checkpoints: How many checkpoints were copied.
+        known: How many were there already.
+        threads: How many threads they belong to.
+        left_out: The threads that went on here and at the source, of which nothing was copied, each with why.
+    """
+
+    checkpoints: int = 0
+    known: int = 0
+    threads: int = 0
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
@@ -442,7 +471,47 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         Raises:
             InvalidInput: It cannot be stored. Nothing was.
         """
-        return saver_import.adopt(self._reading(), self._rewinding, self.record, found, dry_run=dry_run)
+        if not isinstance(found, CheckpointTuple):
+            raise InvalidInput(f"What is adopted is a CheckpointTuple of another checkpointer, not {safe_repr(found)}.")
+        at, ns, _ = codec.address(found.config, self.database.scopes.foreign)
+        name = _checkpoint_of(found.config)
+
+        def is_known(tx: Transaction) -> bool:
+            return thread_lines.has(tx, at, ns, name)
+
+        known = self._read(is_known, at, name)
+        if check_flag("dry_run", dry_run):
+            return not known
+        writes = self._taken_apart_writes(at, found)
+        if known and not writes:
+            return False
+        checkpoint = checkpoint_log.with_texts(dict(found.checkpoint), self._digest)
+        metadata, now = dict(found.metadata), self.database.now()
+        with suppress(InvalidInput, TypeError):  # it does not tell when it was made
+            now = min(now, micros(time_written(checkpoint["ts"])))
+        parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
+        stored, plan = self._taken_apart(at, checkpoint, metadata, parent, checkpoint["channel_versions"])
+        remember: Later = []
+        follow = None
+        if not ns:
+            before = {"configurable": {"thread_id": at.name, "checkpoint_id": parent}}
+            recorded = [each for each in self.record if each in checkpoint["channel_versions"]]
+            follow = self._rewinding.follow(before, at, checkpoint, metadata, self.serde, recorded, now, remember)
+
+        def operation(tx: Transaction) -> bool:
+            remember.clear()
+            new = not is_known(tx)
+            if new:
+                checkpoint_log.put(tx, at, ns, stored, plan, retention=None, now=now, exact=True, then=follow)
+            for each in writes:  # also for a checkpoint that is known: there may be more of them now
+                checkpoint_log.put_writes(tx, at, ns, name, each, now=now, exact=True)
+            return new
+
+        with codec.readable(at, name):
+            new = self.database.engine.write(operation)
+        for done in remember:
+            done()
+        return new
 
     def import_checkpoints(
         self,
@@ -466,7 +535,37 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         Raises:
             InvalidInput: A checkpoint cannot be stored. The others before it were.
         """
-        return saver_import.import_checkpoints(self.adopt, self.database, from_saver, thread_ids, progress)
+        if isinstance(from_saver, BaseStore):
+            raise InvalidInput(
+                f"{safe_repr(from_saver)} is a store, not a saver: its items come with import_from, of the kind "
+                "langgraph-store."
+            )
+        if not all(callable(getattr(from_saver, name, None)) for name in ("list", "alist", "get_tuple", "aget_tuple")):
+            raise InvalidInput(f"Threads are imported from another checkpointer, not from {safe_repr(from_saver)}.")
+        progress = listener_given(progress, "progress")
+        wanted: list[RunnableConfig | None] = [None]
+        if thread_ids is not None:
+            wanted = [{"configurable": {"thread_id": each}} for each in codec.listed(thread_ids, "thread")]
+        threads: dict[tuple[str, str], list[RunnableConfig]] = {}
+        for config in (each for thread in wanted for each in _configs(from_saver, thread)):
+            configurable = config["configurable"]
+            key = str(configurable["thread_id"]), str(configurable.get(CONFIG_KEY))
+            threads.setdefault(key, []).append(config)
+        reasons = {key: refusal(self.database, configs) for key, configs in threads.items()}
+        left_out = {key[0]: reason for key, reason in reasons.items() if reason is not None}
+        report = ImportReport(threads=len({thread for thread, _ in threads}) - len(left_out), left_out=left_out)
+        for key, configs in threads.items():
+            for config in sorted(configs, key=_checkpoint_of) if reasons[key] is None else ():
+                found = _read_other(partial(from_saver.get_tuple, config), partial(from_saver.aget_tuple, config))
+                if found is None:
+                    continue
+                if self.adopt(found):
+                    report = replace(report, checkpoints=report.checkpoints + 1)
+                else:
+                    report = replace(report, known=report.known + 1)
+                if progress is not None:
+                    progress(report)
+        return report
 
     aimport_checkpoints = awaited(import_checkpoints, writes=True)
 
@@ -479,7 +578,11 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             InvalidInput: The memory has a template of namespaces, and several have a thread of this id.
         """
         name, (low, high) = id_of(thread_id, "thread"), range_of(self._namespace())
-        self._forget(self._change(self._deleting(low, high, name)))
+        now, scopes = self.database.now(), self.database.scopes
+        deleted = self._change(lambda tx: memories.delete(tx, low, high, name, now=now, scopes=scopes))
+        # Neither what was read of the threads nor where they stood counts for a run.
+        self._coding.forget(deleted)
+        runs_of(self.database).forget([each.at for each in deleted])
 
     adelete_thread = awaited(delete_thread, writes=True)  # type: ignore[arg-type]  # self of the base class
 
@@ -516,7 +619,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
     acopy_thread = awaited(copy_thread, writes=True)  # type: ignore[arg-type]  # self of the base class
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Remove old checkpoints, a batch at a time, and give their space back.
+        """Remove old checkpoints, and give their space back. Other writers get in between the batches.
 
         Args:
             thread_ids: The threads.
@@ -526,15 +629,26 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         Raises:
             InvalidInput: There is no such strategy, or the threads are no ids.
         """
-        for job in self._pruning(thread_ids, strategy):
-            while job():
+        if not isinstance(strategy, str) or strategy not in ("keep_latest", "delete"):
+            raise InvalidInput(f"There is no strategy {safe_repr(strategy)}; there are 'keep_latest' and 'delete'.")
+        names = [id_of(thread_id, "thread") for thread_id in codec.listed(thread_ids, "thread")]
+        if strategy == "delete":
+            for name in names:
+                self.delete_thread(name)
+            return
+        low, high = range_of(self._namespace())
+        threads: list[ThreadKey] = []
+        for name in names:
+            found = self.database.engine.read(partial(thread_lines.named, low=low, high=high, name=name))
+            if not low:
+                self.database.scopes.check_one([at.path for at in found], name, memories.WITHIN)
+            threads += found
+        for at in threads:
+            prune = partial(memories.prune, at=at, keep=1, now=self.database.now())
+            while self._change(prune) >= thread_lines.BATCH:
                 continue
 
-    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Async version of `prune`. Other writers get in between the batches."""
-        for job in await in_worker(partial(self._pruning, thread_ids, strategy)):
-            while await in_worker(job, writes=True):
-                continue
+    aprune = awaited(prune, writes=True)  # type: ignore[arg-type]  # self of the base class
 
     def get_next_version(self, current: str | float | None, channel: None) -> str:
         """A version that follows another, as any saver made it, and that no fork will ever give again."""
@@ -544,41 +658,6 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
     def _namespace(self) -> Namespace:
         """That of the run, where it names one; else the root, which means all."""
         return self.database.scopes.resolve(None, bare=True)
-
-    def _pruning(self, thread_ids: Sequence[str], strategy: str) -> Sequence[Callable[[], bool]]:
-        """What a pruning does, in functions that say whether they must be called again."""
-        if not isinstance(strategy, str) or strategy not in ("keep_latest", "delete"):
-            raise InvalidInput(f"There is no strategy {safe_repr(strategy)}; there are 'keep_latest' and 'delete'.")
-        low, high = range_of(self._namespace())
-        jobs: Jobs = []
-        for name in [id_of(thread_id, "thread") for thread_id in codec.listed(thread_ids, "thread")]:
-            if strategy == "delete":
-                changes: Sequence[Operation[Any]] = [self._deleting(low, high, name)]
-            else:
-                found = self.database.engine.read(partial(thread_lines.named, low=low, high=high, name=name))
-                if not low:
-                    self.database.scopes.check_one([at.path for at in found], name, memories.WITHIN)
-                now = self.database.now()
-                changes = [partial(memories.prune, at=at, keep=1, now=now) for at in found]
-            jobs += [partial(self._prune, change, strategy) for change in changes]
-        return jobs
-
-    def _deleting(self, low: str, high: str, name: str) -> Operation[Sequence[thread_lines.Deleted]]:
-        """How the threads of an id are deleted."""
-        now, scopes = self.database.now(), self.database.scopes
-        return lambda tx: memories.delete(tx, low, high, name, now=now, scopes=scopes)
-
-    def _prune(self, make: Operation[Any], strategy: str) -> bool:
-        done = self._change(make)
-        if strategy == "keep_latest":
-            return bool(done >= thread_lines.BATCH)
-        self._forget(done)
-        return False
-
-    def _forget(self, deleted: Sequence[thread_lines.Deleted]) -> None:
-        """Threads are gone: neither what was read of them nor where they stood counts for a run."""
-        self._coding.forget(deleted)
-        runs_of(self.database).forget([each.at for each in deleted])
 
     # -- plumbing ----------------------------------------------------------------------------------------------
 
@@ -602,13 +681,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
                 "The metadata of a checkpoint and of its config are dictionaries whose keys are texts, not "
                 f"{safe_repr(metadata)} and {safe_repr(config.get('metadata'))}."
             ) from error
-        given = checkpoint["channel_values"]
-        values = {codec.text_of(name, "channel"): given[name] for name in new_versions if name in given}
-        stored = self._coding.folded(self.serde, at, dict(checkpoint), told, parent, values)
-        with codec.storable(at, "checkpoint"):
-            rows: codec.Rows = [{"channel": name, "version": short(new_versions[name])} for name in values]
-        plan = self._coding.plan(self.serde, at, rows, list(values.items()), listing=True)
-
+        stored, plan = self._taken_apart(at, dict(checkpoint), told, parent, new_versions)
         remember: Later = []
         retains = self.retention is not None and not self.retention.off
         recorded = () if ns else tuple(name for name in self.record if name in new_versions)
@@ -633,6 +706,38 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             return codec.config_of(config["configurable"]["thread_id"], path, ns, stored.name, self.database.scopes)
 
         return store
+
+    def _taken_apart(
+        self,
+        at: ThreadKey,
+        checkpoint: dict[str, Any],
+        metadata: Mapping[str, Any],
+        parent: str | None,
+        new_versions: Mapping[str, Any],
+    ) -> tuple[checkpoint_log.Checkpoint, checkpoint_log.WritePlan]:
+        """Serialize a checkpoint and those of its values that are new."""
+        given = checkpoint["channel_values"]
+        values = {codec.text_of(name, "channel"): given[name] for name in new_versions if name in given}
+        stored = self._coding.folded(self.serde, at, checkpoint, metadata, parent, values)
+        with codec.storable(at, "checkpoint"):
+            rows: codec.Rows = [{"channel": name, "version": short(new_versions[name])} for name in values]
+        return stored, self._coding.plan(self.serde, at, rows, list(values.items()), listing=True)
+
+    def _taken_apart_writes(self, at: ThreadKey, found: CheckpointTuple) -> Sequence[checkpoint_log.WritePlan]:
+        """Serialize what was written towards the checkpoint after one of another saver."""
+        writes = []
+        counts: Counter[str] = Counter()
+        for order, (task, channel, value) in enumerate(found.pending_writes or ()):
+            # Other savers do not tell the paths of tasks, so the order in which they give the writes takes their place.
+            row: dict[str, object] = {"task": codec.text_of(task, "task"), "path": f"{order:08}"}
+            row |= {"place": WRITES_IDX_MAP.get(channel, counts[task]), "channel": codec.text_of(channel, "channel")}
+            counts[task] += 1
+            writes.append(self._coding.plan(self.serde, at, [row], [(channel, value)], listing=False))
+        return writes
+
+    def _digest(self, value: Any) -> str:
+        kind, data = self.serde.dumps_typed(value)
+        return blake2b(kind.encode() + data, digest_size=6).hexdigest()
 
     def _putting_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
@@ -713,6 +818,59 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
     ) -> Iterator[Sequence[CheckpointTuple]]:
         pages = checkpoint_listing.list_pages(self._reading(), config, wanted, before, limit)
         return self._rewinding.listed(config, before, limit, pages, loop_of(config))
+
+
+WENT_ON = (
+    "it went on here since, so what is new at the source does not follow what is newest here: import it into another "
+    "namespace, or erase it here before."
+)
+
+
+def refusal(database: Database, configs: Sequence[RunnableConfig]) -> str | None:
+    """Return why nothing of a thread is copied: it went on in both places, and has one newest state.
+
+    Args:
+        database: The database that the thread is copied to.
+        configs: The configs of its checkpoints at the source, the newest first.
+
+    Returns:
+        None where the source only went on from what is here, or has nothing new.
+    """
+    at, _, _ = codec.address(configs[0], database.scopes.foreign)
+    own = [_checkpoint_of(config) for config in configs if not config["configurable"].get("checkpoint_ns")]
+
+    def look(tx: Transaction) -> str | None:
+        thread = thread_lines.find(tx, at, exact=True)
+        newest = [] if thread is None or thread.line is None else query.latest_checkpoint(tx, line=thread.line)
+        if thread is None or not newest or newest[0]["name"] in own:
+            return None
+        there = (query.checkpoint_there(tx, line=thread.line, checkpoint=name) for name in own)
+        return None if all(there) else WENT_ON
+
+    return database.engine.read(look)
+
+
+def _checkpoint_of(config: RunnableConfig) -> str:
+    return str(config["configurable"]["checkpoint_id"])
+
+
+def _configs(saver: Any, config: RunnableConfig | None) -> list[RunnableConfig]:
+    """The configs of the checkpoints of a thread, or of all, as the saver lists them: the newest first."""
+
+    async def alist() -> list[RunnableConfig]:
+        return [found.config async for found in saver.alist(config)]
+
+    return _read_other(lambda: [found.config for found in saver.list(config)], alist)
+
+
+def _read_other(read: Callable[[], T], aread: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Read something of another saver; of one that can only be awaited, on the event loop of an async call."""
+    try:
+        return read()
+    except NotImplementedError:
+        if not is_in_worker():
+            raise
+    return on_callers_loop(aread)
 
 
 __all__ = ["AgentMemorySaver", "ImportReport"]

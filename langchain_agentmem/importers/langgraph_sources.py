@@ -23,7 +23,7 @@ from langgraph.checkpoint.serde.event_hooks import SerdeEvent, register_serde_ev
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.store.base import BaseStore
 
-from langchain_agentmem.checkpoints.saver_import import refusal
+from langchain_agentmem.checkpoints.checkpoint_saver import refusal
 from langchain_agentmem.errors import InvalidInput, MissingExtra, safe_repr
 from langchain_agentmem.importers import parcels
 from langchain_agentmem.storage import is_postgres, name_of

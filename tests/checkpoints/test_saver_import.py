@@ -17,7 +17,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Send, interrupt
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver, Retention
-from langchain_agentmem.checkpoints.saver_import import ImportReport
+from langchain_agentmem.checkpoints.checkpoint_saver import ImportReport
 from langchain_agentmem.errors import InvalidInput
 from tests.support.graphs import at as within
 from tests.support.graphs import beside
