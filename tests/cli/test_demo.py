@@ -10,7 +10,7 @@ from langchain_core.messages import HumanMessage, SystemMessage
 
 from langchain_agentmem import AgentMemory, AgentMemoryError
 from langchain_agentmem.base.fencing import unfenced
-from langchain_agentmem.cli.demo import MARK, NOTED, NOTHING, Agent, prompt_for, quoted
+from langchain_agentmem.cli.demo import MARK, NOTED, NOTHING, ask, build_agent, prompt_for, quoted
 from langchain_agentmem.studio import sample
 from tests.support.models import ScriptedModel
 
@@ -19,34 +19,37 @@ pytestmark = pytest.mark.sqlite_suffices
 
 class TestAgent:
     def test_another_conversation_remembers(self, memory):
-        agent = Agent(memory, ("ada",), "Ada")
-        agent.ask("My cat is called Minou.", "one")
-        answer, [found] = agent.ask("What is my cat called?", "two")
+        agent = build_agent(memory)
+        ask(agent, "My cat is called Minou.", conversation_id="one", namespace=("ada",), speaker="Ada")
+        answer, [found] = ask(agent, "What is my cat called?", conversation_id="two", namespace=("ada",))
         assert "Ada said" in answer
         assert "Minou" in answer
         assert found.conversation_id == "one"
         assert set(found.why.terms) == {"cat", "called"}
 
     def test_a_namespace_sees_only_its_own(self, memory):
-        Agent(memory, ("ada",), "Ada").ask("My cat is called Minou.", "one")
-        assert Agent(memory, ("ben",), "Ben").ask("What is my cat called?", "one") == (NOTHING, [])
+        agent = build_agent(memory)
+        ask(agent, "My cat is called Minou.", conversation_id="one", namespace=("ada",))
+        told = ask(agent, "What is my cat called?", conversation_id="one", namespace=("ben",))
+        assert told == (NOTHING, [])
 
     def test_it_recalls_neither_its_own_words_nor_what_the_prompt_shows_anyway(self, memory):
-        agent = Agent(memory, ("ada",), "Ada", ScriptedModel("heron"))
-        agent.ask("heron", "one")
-        assert agent.ask("heron", "one")[1] == []
+        agent = build_agent(memory, ScriptedModel("heron"))
+        ask(agent, "heron", conversation_id="one", namespace=("ada",))
+        assert ask(agent, "heron", conversation_id="one", namespace=("ada",))[1] == []
 
     def test_the_model_sees_what_was_said_before_in_the_conversation(self, memory):
         model = ScriptedModel()
-        agent = Agent(memory, (), "Ada", model)
-        agent.ask("Good morning.", "one")
-        agent.ask("And now?", "one")
+        agent = build_agent(memory, model)
+        ask(agent, "Good morning.", conversation_id="one", namespace=())
+        ask(agent, "And now?", conversation_id="one", namespace=())
         assert [message.type for message in model.asked[-1]] == ["system", "human", "ai", "human"]
 
     def test_a_model_that_fails_is_told_on_one_line_and_nothing_is_half_stored(self, memory):
-        agent = Agent(memory, (), "Ada", ScriptedModel(RuntimeError("no\nkey")))
         with pytest.raises(AgentMemoryError, match="gave no answer: RuntimeError: no key"):
-            agent.ask("Who?", "one")
+            ask(
+                build_agent(memory, ScriptedModel(RuntimeError("no\nkey"))), "Who?", conversation_id="one", namespace=()
+            )
         assert memory.admin.stats()["messages"] == 0
 
 
