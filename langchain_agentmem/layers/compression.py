@@ -163,8 +163,8 @@ class Compressor:
             return cut
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
         key, kept = (digest, max_chars, context, _name_of(self.model)), self._answers.kept
-        if key in kept:
-            return kept[key][0]
+        if (known := kept.get(key)) is not None:
+            return known[0]
         tracing = Tracing() if self._database is None else self._database.tracing
         inputs = {"text": text, "characters": len(text), "context": context, "max_characters": max_chars}
         with tracing.step("memory.layers.compress", inputs=lambda: inputs) as step:

@@ -249,7 +249,7 @@ class Corrections:
 
         def edit(layers: LayeredMemory, tx: Transaction, change: Change, old: Kept) -> None:
             if kind != FACT:
-                change.remove(kind, key)
+                change.remove(kind, old.key)
                 return
             told = [event["n"] for event in fact_values.counting(old.extra["told"]) if event["do"] == SAID]
             layers._facts_ground.changes(tx, change).switch(old, told)

@@ -685,7 +685,7 @@ def digest(events: Sequence[Kept], limit: int) -> str:
     most = min(_LINE, max(_LEAST_LINE, space // len(events) - 1))
     lines = [truncated(f"- {_time(each)} {' '.join(each.text.split())}", most) for each in events]
     half = max(1, (space - _GAP) // (most + 1) // 2)
-    if len(lines) > 2 * half:
+    if len(lines) > 2 * half and sum(len(each) + 1 for each in lines) > space:
         lines[half:-half] = [f"- … {len(lines) - 2 * half} more"]
     return truncated("\n".join([head, *lines]), limit)
 

@@ -460,7 +460,7 @@ def _read_item(item: ResourceItem, root: Path, path: Path, clean: Callable[[str]
             reason = reason or f"{name}: {_reason(error)}"
         pieces.append(piece)
     tree = _tree(listed) if item.include_tree else ""
-    found = {"tree": listed[:_MOST_ENTRIES], "files": stamps}
+    found = {"tree": [(_printable(each), *more) for each, *more in listed[:_MOST_ENTRIES]], "files": stamps}
     return ItemExcerpt("available", tree, truncated("\n\n".join(pieces), most), reason, found)
 
 
@@ -495,7 +495,7 @@ def _list_folder(root: Path) -> list[tuple[str, str, int]]:
         folders[:] = [name for name in sorted(folders) if name not in _IGNORED]
         for path in (at / name for name in (*folders, *files) if name not in _IGNORED):
             kind = "@" if path.is_symlink() else "/" if path.is_dir() else "" if path.is_file() else "?"
-            listed.append((_printable(path.relative_to(root)), kind, 0 if kind else path.lstat().st_size))
+            listed.append((path.relative_to(root).as_posix(), kind, 0 if kind else path.lstat().st_size))
         if len(at.relative_to(root).parts) >= _DEEPEST:
             folders.clear()
         if len(listed) > _MOST_ENTRIES:
@@ -505,7 +505,7 @@ def _list_folder(root: Path) -> list[tuple[str, str, int]]:
 
 def _tree(listed: Sequence[tuple[str, str, int]]) -> str:
     """Format a folder as lines: a file by its path, a folder with a slash, a link with an at sign."""
-    lines = [path + mark for path, mark, _ in listed[:_MOST_LINES]]
+    lines = [_printable(path) + mark for path, mark, _ in listed[:_MOST_LINES]]
     while sum(len(line) + 1 for line in lines) > _TREE_CHARS:
         lines.pop()
     return "\n".join([*lines, _MORE] if len(lines) < len(listed) else lines)
@@ -516,14 +516,14 @@ def _chosen(
 ) -> list[tuple[str, Path]]:
     """Return the files whose beginnings are shown, by name: those that the item names, else the most informative."""
     if item.include_files:
-        named = [(_printable(Path(each)), _within(root, folder / each)) for each in dict.fromkeys(item.include_files)]
-        return named[: item.max_files or None]
+        paths = [Path(each) for each in dict.fromkeys(item.include_files)]
+        return [(_printable(each.as_posix()), _within(root, folder / each)) for each in paths][: item.max_files or None]
     texts = []
     for path, mark, _ in listed:
         name = path.rpartition("/")[2].lower()
         if not mark and (name.endswith(_TEXT_ENDS) or name in _TEXT_NAMES) and not _is_secret_name(name):
             texts.append((not name.startswith("readme"), path.count("/"), path))
-    return [(path, folder / path) for *_, path in sorted(texts)[: item.max_files]]
+    return [(_printable(path), folder / path) for *_, path in sorted(texts)[: item.max_files]]
 
 
 def _read_file(name: str, path: Path, most: int, clean: Callable[[str], str]) -> tuple[str, list[Any]]:
@@ -550,9 +550,9 @@ def _is_secret_name(name: str) -> bool:
     return name in _SECRET_FILES or name.startswith(".env") or name.endswith(_SECRET_ENDS)
 
 
-def _printable(path: Path) -> str:
+def _printable(path: str) -> str:
     """Format a path as text in which every character can be seen."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in path.as_posix())
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in path)
 
 
 # -- what is remembered --------------------------------------------------------------------------------------------
@@ -745,12 +745,13 @@ class ResourceMemory(Layer):
         most = min(_INDEX_CHARS, self._ground.settings.core_max_chars // 2)
         lines = [f"- {item['id']} ({item['fetch_status']})" for item in sorted(items, key=lambda item: str(item["id"]))]
         index = "\n".join([f"{len(items)} resources; each is a record tagged resource_id:<id>", *lines])
-        wanted = [
-            Setting(RESOURCE_INDEX, truncated(index, most), _IMPORTANCE),
-            Setting(RESOURCE_DIGEST, digest, _IMPORTANCE),
-        ]
-        if self._core._add_to(tx, change, wanted) is not None:
-            raise InvalidInput(NO_ROOM)
+        for _ in range(2):
+            named = Setting(RESOURCE_INDEX, truncated(index, most), _IMPORTANCE)
+            too_large = self._core._add_to(tx, change, [named, Setting(RESOURCE_DIGEST, digest, _IMPORTANCE)])
+            if too_large is None:
+                return
+            most = max(0, too_large.room) if too_large.setting is named else 0
+        raise InvalidInput(NO_ROOM)
 
 
 def _items(tx: Transaction, view: View) -> list[Kept]:

@@ -154,6 +154,11 @@ def test_a_digest_is_never_longer_than_it_may_be(events, limit):
         assert text == whole
 
 
+def test_a_digest_of_events_whose_beginnings_fit_has_all_of_them():
+    lines = digest([kept(f"{number} {'word ' * 40}") for number in range(20)], 3_000).splitlines()
+    assert [line.split()[3] for line in lines[1:]] == [str(number) for number in range(20)]
+
+
 def test_a_digest_of_too_many_events_has_the_first_and_the_latest():
     events = [kept(f"{number} happened") for number in range(150)]
     lines = digest(events, 3_000).splitlines()

@@ -11,6 +11,7 @@ from tests.support.graphs import at, line
 
 ADA = ("users", "ada")
 BY = "Maria"
+SECRET = "sk-Zq7xT2mB9wL4kR8vN3cY"
 
 
 @pytest.fixture
@@ -244,6 +245,12 @@ class TestAThreadThatSharesNothing:
         memory.corrections.undo(made.id, by=BY, namespace=ADA)
         assert core(memory) == "Lisbon"
         assert len(memory.corrections.history("core", "city", namespace=ADA)) == 2
+
+
+def test_a_key_that_is_a_secret_is_found_without_it(memory):
+    memory.layers().core.set(SECRET, "x")
+    assert memory.corrections.delete("core", SECRET, by=BY).key == "***"
+    assert memory.layers().core.get() == {}
 
 
 class TestErrors:

@@ -135,6 +135,12 @@ class TestWhatCannotBeShown:
             assert "\ufffd" not in excerpt
             assert shown is None or excerpt == f"File: file.txt{shown}"
 
+    def test_has_a_name_with_characters_that_cannot_be_seen(self, place):
+        write(place / "odd" / "my\u3000notes.txt", "Hello.")
+        seen = item_of(place, path="odd", **{"class": "template"})
+        assert (seen["tree_summary"], seen["reason"]) == ("my\\u3000notes.txt", "")
+        assert seen["content_excerpt"] == "File: my\\u3000notes.txt (6 bytes)\nHello."
+
     def test_is_missing_or_a_pipe_that_nobody_waits_for(self, place):
         os.mkfifo(place / "pipe")
         os.mkfifo(place / "data" / "baseline" / "pipe.c")
@@ -314,6 +320,12 @@ class TestResourceMemory:
         write(file, yaml.safe_dump(RESOURCES | {"items": RESOURCES["items"][:1]}))
         layers.resources.load(file)
         assert [item["name"] for item in layers.resources.items()] == ["solver", "manifest.json", "small", "baseline"]
+        assert layers.core.get()["RESOURCE_INDEX"].startswith("4 resources;")
+
+    def test_cuts_the_index_to_the_room_that_protected_keys_leave(self, memory, file):
+        layers = memory.layers("small", settings=LayersConfig(core_max_chars=600))
+        layers.core.set("idea_md_summary", "x" * 400)
+        layers.resources.load(file)
         assert layers.core.get()["RESOURCE_INDEX"].startswith("4 resources;")
 
     def test_writes_nothing_where_there_is_no_room_for_the_index(self, memory, file):
