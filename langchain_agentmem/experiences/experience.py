@@ -300,7 +300,7 @@ def _refused(reason: str) -> FileContent:
     return (), ((reason, False),)
 
 
-@lru_cache(maxsize=1_000)
+@lru_cache(maxsize=10_000)
 def read_file(data: bytes) -> FileContent:
     """Read the experiences that the text of a file holds: one, or a list of them.
 

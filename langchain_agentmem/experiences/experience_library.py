@@ -352,13 +352,13 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
     def _selected(self, request: SelectionRequest) -> Selection:
         if not self.enabled:
             return Selection(query=request.query, role=self.role, strategy=self.strategy)
-        inputs = {
-            "query": brief(request.query),
-            "role": self.role,
-            "strategy": self.strategy,
-            "namespace": self._database.scopes.resolve(None, request.config),
-        }
-        with self._database.step(STEP, lambda: inputs, config=request.config) as step:
+
+        def inputs() -> dict[str, Any]:  # only where it is traced: a namespace may need what the config does not say
+            namespace = self._database.scopes.resolve(None, request.config)
+            of = {"role": self.role, "strategy": self.strategy, "namespace": namespace}
+            return {"query": brief(request.query), **of}
+
+        with self._database.step(STEP, inputs, config=request.config) as step:
             made = self._select(request)
             chosen = [{"exp_id": each, "score": made.scores[each], "reason": made.reasons[each]} for each in made.ids]
             step.finish(

@@ -213,7 +213,8 @@ class _Verdicts:
     def read_words(self, text: str) -> None:
         """Read plain text: what it names applies, but for what it denies, each in a line or sentence of its own."""
         names = [name for name in self._ids if len(name) > 1 and not name.isdigit()]  # others could be any word
-        pattern = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, names))})(?![\w-])", re.IGNORECASE)
+        longest_first = sorted(map(re.escape, names), key=len, reverse=True)
+        pattern = re.compile(rf"(?<![\w.-])(?:{'|'.join(longest_first)})(?![\w-])", re.IGNORECASE)
         said: dict[str, bool] = {}
         for piece in _PIECES.split(_BECAUSE.sub("", text)) if names else ():
             found = {self._find(name) or name for name in pattern.findall(piece)}

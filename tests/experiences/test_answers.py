@@ -71,6 +71,7 @@ class TestHostileIds:
     def test_words_of_a_sentence_are_no_ids(self):
         ids = ("1", "a", "a.b*", "two words", "経験")
         assert chosen("two words: true\na.b*: false\n経験: true", ids) == ("two words", "経験")
+        assert chosen("two words: true", ("two", *ids)) == ("two words",)
         assert chosen("None of the experiences is relevant.", ids) == ()
         assert chosen("1. It is true that a file is relevant, so two words.", ids) == ("two words",)
 

@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 
-from langchain_agentmem import Experience, ExperienceSelector
+from langchain_agentmem import AgentMemory, Experience, ExperienceSelector
 from langchain_agentmem.base.events import ExperienceSelectionFellBack
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.lexical_choice import UNSURE
@@ -47,6 +47,10 @@ class TestByWords:
         assert selection.fell_back == ""
         assert "chart" in selection.reasons["charts"]
         assert selection.scores["charts"] > selection.scores["refunds"] == 0
+
+    def test_it_needs_no_namespace(self, library):
+        with AgentMemory(":memory:", namespace=("users", "{user_id}")) as memory:
+            assert memory.experiences(library.directory).selector().select(PLOT).ids == ("charts",)
 
     def test_nothing_is_chosen_for_nothing(self, library):
         for query in ("", " \n", []):
