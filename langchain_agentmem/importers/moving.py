@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -69,20 +68,25 @@ class MovingReport:
     kind: str
     source: str
     dry_run: bool
-    added: Counter[str] = field(default_factory=Counter)
-    known: Counter[str] = field(default_factory=Counter)
-    added_to: Counter[str] = field(default_factory=Counter)
+    added: dict[str, int] = field(default_factory=dict)
+    known: dict[str, int] = field(default_factory=dict)
+    added_to: dict[str, int] = field(default_factory=dict)
     left_out: list[parcels.LeftOut] = field(default_factory=list)
     left: int = 0
-    left_by: Counter[str] = field(default_factory=Counter)
+    left_by: dict[str, int] = field(default_factory=dict)
     places: list[parcels.ImportedTo] = field(default_factory=list)
+
+
+def _count(counts: dict[str, int], name: str, number: int) -> None:
+    if number:
+        counts[name] = counts.get(name, 0) + number
 
 
 def _leave(report: MovingReport, thing: parcels.LeftOut) -> None:
     report.left += thing.count
-    report.left_by[thing.holds] += thing.count
+    _count(report.left_by, thing.holds, thing.count)
     if thing.holds in WHOLES:
-        report.left_by[WHOLES[thing.holds]] += 1
+        _count(report.left_by, WHOLES[thing.holds], 1)
     if len(report.left_out) < MOST_TOLD:
         report.left_out.append(thing)
 
@@ -93,12 +97,12 @@ def _bring(report: MovingReport, parcel: parcels.Parcel, memory: AgentMemory) ->
     except InvalidInput as error:
         _leave(report, parcels.LeftOut(parcel.what, parcels.why(error), parcel.count, parcel.holds))
         return
-    report.added += Counter({parcel.holds: added})
-    report.known += Counter({parcel.holds: known})
+    _count(report.added, parcel.holds, added)
+    _count(report.known, parcel.holds, known)
     if parcel.place is not None:
         report.places.append(parcel.place)
     if added and parcel.holds in WHOLES:
-        report.added_to[WHOLES[parcel.holds]] += 1
+        _count(report.added_to, WHOLES[parcel.holds], 1)
 
 
 def check_source(memory: AgentMemory, kind: SourceKind, source: Any, **options: Any) -> None:
@@ -181,7 +185,8 @@ def moving(
                 else:
                     _bring(report, thing, memory)
                 if tell is not None:
-                    tell(Progress(thing.what, report.added.total() + report.known.total() + report.left, None))
+                    done = sum((*report.added.values(), *report.known.values(), report.left))
+                    tell(Progress(thing.what, done, None))
         for each in sorted(to.chosen.unmet):
             _leave(report, parcels.LeftOut(safe_repr(each), "the source has nothing of this id."))
         step.finish(lambda: {"added": report.added, "known": report.known, "left": report.left})

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from langchain_agentmem.base.argument_checks import USUAL_LIMITS, MemoryLimits, text_given
 from langchain_agentmem.base.clock import micros, new_uuid, time_given
@@ -539,6 +539,7 @@ def time_of(value: Any, otherwise: int) -> int:
     if value is None or value == "":
         return otherwise
     try:
-        return time_given(_TIME.validate_python(value), "A time")
-    except ValidationError as error:
+        given = datetime.fromisoformat(value) if isinstance(value, str) else _TIME.validate_python(value)
+        return time_given(given, "A time")
+    except ValueError as error:  # pydantic's, too
         raise InvalidInput(f"{safe_repr(value)} is no time in the years 1 to 9999.") from error

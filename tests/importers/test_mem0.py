@@ -1,7 +1,8 @@
 """What mem0 remembers comes to the users whose it is."""
 
 import json
-from datetime import datetime
+from dataclasses import asdict
+from datetime import UTC, datetime
 
 import pytest
 
@@ -48,6 +49,13 @@ class TestTheExport:
         assert (report.added, report.left) == ({"memories": 1}, 3)
         [record] = memory.layers().archival.all()
         assert "abcdefgh12345678" not in record.content  # secrets do not enter
+
+    def test_times_are_those_that_databases_write(self, memory, tmp_path):
+        times = ("2024-05-31 12:00:00+00", "2024-05-31T14:00:00+02:00", "20240531T120000Z", 1717156800)
+        memories = [{"id": str(at), "memory": "Tea.", "created_at": at} for at in times]
+        report = memory.import_from("mem0", export(tmp_path / "x.json", *memories))
+        assert (report.left_out, asdict(report)["added"]) == ([], {"memories": 4})
+        assert {each.created_at for each in memory.layers().archival.all()} == {datetime(2024, 5, 31, 12, tzinfo=UTC)}
 
     def test_an_end_in_the_future_is_kept_and_another_json_refused(self, memory, clock, tmp_path):
         path = export(tmp_path / "x.json", {"memory": "Tea.", "expiration_date": "2026-02-01"})
