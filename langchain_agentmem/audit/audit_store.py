@@ -329,6 +329,7 @@ def set_status(tx: Transaction, path: str, todo_id: str, status: str) -> bool:
     Raises:
         InvalidInput: There is no such todo.
     """
+    query.audit_lock(tx)  # an erasure that came in between would be written over
     found = query.audit_named(tx, path=path, keys=json.dumps([todo_id]))
     if not found or found[0]["kind"] != TODO:
         raise InvalidInput(f"There is no todo {safe_repr(todo_id)}. todos() lists them, with their ids.")

@@ -84,7 +84,7 @@ class ParsedDocument:
 
     def read(self, data: bytes) -> None:
         """Read as much as is possible of the bytes of a document."""
-        text = data.decode(json.detect_encoding(data), "replace")
+        text = data.decode(encoding := json.detect_encoding(data), "replace")
         try:
             value = _DECODER.decode(text)
         except (ValueError, RecursionError) as error:
@@ -95,7 +95,7 @@ class ParsedDocument:
                 self.lost.append("The file is no JSON as a whole, and was read entry by entry.")
         else:
             self._read_value(value)
-            self.damaged = bool(self.lost) or "\ufffd" in text
+            self.damaged = bool(self.lost) or ("\ufffd" in text and text.encode(encoding) != data)
 
     def _read_objects(self, text: str) -> None:
         """Read the entries of what is no JSON as a whole."""

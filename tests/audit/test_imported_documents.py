@@ -55,6 +55,11 @@ class TestWhole:
         assert ann.import_document(path).added == 5
         assert {each.namespace for each in ann.last(9)} == {("ann",)}
 
+    def test_a_character_that_stands_for_what_could_not_be_read_is_no_damage(self, trail, tmp_path):
+        text = json.dumps([was("What is \ufffd?", "A mark.")], ensure_ascii=False)
+        (tmp_path / "in.json").write_text(text, encoding="utf-8")
+        assert trail.import_document(tmp_path / "in.json").kept is None
+
     def test_equal_words_stay_as_many_entries_as_they_were(self, trail, tmp_path):
         entries = [was("Is it green?", "Yes, it is.", at, name) for name in ("a", "b", "b") for at in (NOON, NOON + 1)]
         assert trail.import_document(document(tmp_path / "m.json", *entries)).added == 6
