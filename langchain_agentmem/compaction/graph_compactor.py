@@ -22,7 +22,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from types import MappingProxyType
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from annotated_types import Ge
 from langchain_core.messages import AIMessage, BaseMessage, convert_to_openai_messages
@@ -44,16 +44,17 @@ from langchain_agentmem.compaction.compacted_context import (
     record_of,
     resolved,
 )
-from langchain_agentmem.compaction.compaction_config import (
-    LEAST_INPUT,
-    ManagedMemoryConfig,
-    Situation,
-    ToolTruncationConfig,
-    window_of,
-)
+from langchain_agentmem.compaction.compaction_config import LEAST_INPUT, ManagedMemoryConfig, Situation, window_of
 from langchain_agentmem.compaction.processors import PipelineOutcome, compacting, tool_truncation, why_larger
 from langchain_agentmem.conversations import compaction_records, message_log, prompt_notes
-from langchain_agentmem.conversations.compaction_records import STATE, CompactionRecord, Header, headers, storable
+from langchain_agentmem.conversations.compaction_records import (
+    STATE,
+    CompactionRecord,
+    Header,
+    headers,
+    identity,
+    storable,
+)
 from langchain_agentmem.conversations.log_entries import entry_of
 from langchain_agentmem.errors import StorageError
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
@@ -113,8 +114,9 @@ def with_tool_output_cut(outcome: PipelineOutcome, situation: Situation) -> Pipe
         situation: What was to be reached.
     """
     most = max(_LEAST_TOOL_OUTPUT, situation.target_tokens // _SHARE_OF_TOOL_OUTPUT)
-    given = situation.config.tool_truncation.max_tool_message_tokens
-    config = ToolTruncationConfig(max_tool_message_tokens=min(most, given), include_tool_payload_user_messages=False)
+    given = situation.config.tool_truncation
+    most = min(most, given.max_tool_message_tokens)
+    config = given.replace(max_tool_message_tokens=most, include_tool_payload_user_messages=False)
     messages = tool_truncation(outcome.messages, config=config, counter=situation.counter, everywhere=True)
     return dataclasses.replace(
         outcome,
@@ -159,6 +161,9 @@ _SHARE_OF_WINDOW = 0.8  # of a model that summarizes
 _BELOW = 0.9  # of what a provider refused
 _LEAST_LIMIT = 500
 """No limit is lowered below so many tokens of messages."""
+
+
+_Identity: TypeAlias = tuple[int, int] | None
 
 
 class ContextView(NamedTuple):
@@ -211,7 +216,7 @@ class Compactor:
         self._records: OrderedDict[tuple[ThreadKey | None, int], CompactionRecord] = OrderedDict()
         self._settled: OrderedDict[tuple[ThreadKey | None, int], int] = OrderedDict()
         self._numbers = count(1)
-        self._followed: OrderedDict[ThreadKey | None, History] = OrderedDict()
+        self._followed: OrderedDict[ThreadKey | None, tuple[_Identity, History]] = OrderedDict()
         database.remembering.add(self)
 
     @property
@@ -292,10 +297,10 @@ class Compactor:
         self, messages: Sequence[BaseMessage], at: ThreadKey | None
     ) -> tuple[History, Context, Callable[[CompactionRecord | None], Context]]:
         """Record what is new in a history. Return it, its context, and what gives the context of a compaction."""
-        before = self._followed.get(at)
-        history = followed(before or History(), messages, self.counter)
-        known = self._noted(history, at, before)
-        remember(self._followed, at, history)
+        conversation, before = self._followed.get(at, (None, History()))
+        history = followed(before, messages, self.counter)
+        conversation, known = self._noted(history, at, before, conversation)
+        remember(self._followed, at, (conversation, history))
         resolve = partial(resolved, history=history, counter=self.counter, at=at)
         digests = history.digests
         same = (each for each in known if each.reached < len(digests) and digests[each.reached] == each.digest)
@@ -317,16 +322,19 @@ class Compactor:
     # -- recording ---------------------------------------------------------------------------------------------
 
     def _noted(
-        self, history: History, at: ThreadKey | None, before: History | None
-    ) -> Sequence[Header | CompactionRecord]:
-        """Record what is new in a history. Return the compactions that there are, the newest first."""
+        self, history: History, at: ThreadKey | None, before: History, recorded_in: _Identity
+    ) -> tuple[_Identity, Sequence[Header | CompactionRecord]]:
+        """Record what is new in a history. Return its conversation, and the compactions there are, the newest first."""
         if at is None:
             there = [*self._records.items()]  # in one go: other threads go on putting records there
-            return [record for (where, _), record in reversed(there) if where is None]
+            return None, [record for (where, _), record in reversed(there) if where is None]
+        conversation, known = self.database.read(None, lambda tx: (identity(tx, at), headers(tx, at, STATE)))
+        if conversation is None or recorded_in not in (conversation, None):
+            before = History()  # what was recorded was deleted since
         new = [place for place in _unrecorded(before, history) if not is_filler(history.messages[place])]
         for start in range(0, len(new), BATCH):
             self._record(history, at, new[start : start + BATCH])
-        return self.database.read(None, lambda tx: headers(tx, at, STATE))
+        return conversation, known
 
     def _record(self, history: History, at: ThreadKey, places: Sequence[int]) -> None:
         """Record the messages in these places."""
@@ -554,9 +562,9 @@ def _is_sound(context: Context, history: History) -> bool:
     return sound_until(context.messages, start) == len(context.messages)
 
 
-def _unrecorded(before: History | None, history: History) -> list[int]:
+def _unrecorded(before: History, history: History) -> list[int]:
     """Return the places of messages that are not recorded yet, or say something else than what was recorded."""
-    digests = before.digests if before else [b""]
+    digests = before.digests
     if history.digests[: len(digests)] == digests:
         return [*range(len(digests) - 1, len(history.messages))]
     there = set(digests)

@@ -111,6 +111,12 @@ def headers(tx: Transaction, at: ThreadKey, lane: str) -> list[Header]:
     return [_header(row) for row in rows]
 
 
+def identity(tx: Transaction, at: ThreadKey) -> tuple[int, int] | None:
+    """What tells a conversation from one of the same name that was there before; None where it does not exist."""
+    rows = query.branch_counts(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
+    return (int(rows[0]["id"]), int(rows[0]["created_at"])) if rows else None
+
+
 def newest(tx: Transaction, at: ThreadKey, limit: int) -> list[Compaction]:
     """The newest compactions of a conversation that are in use, the newest first.
 

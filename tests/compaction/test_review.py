@@ -64,6 +64,16 @@ class TestSeveralObjectsOnOneConversation:
             assert all(f"note-{place:03}" in model.everything + shown for place in range(60))
         assert len(together) == len(alone)
 
+    def test_what_another_process_deleted_is_recorded_again_when_it_is_said_again(self, url):
+        with AgentMemory(url) as one, AgentMemory(url) as other:
+            node = one.compaction(None, SMALL)
+            for count in (3, 20, 20):
+                view = node.invoke(talk(count), THREAD)
+                assert_valid_for_providers(view)
+                assert len(view) < 20
+                assert [message.id for message in one.conversation("t").messages] == [each.id for each in talk(count)]
+                other.erase(conversation_id="t")
+
     def test_threads_that_share_a_node_lose_nothing(self, memory, monkeypatch):
         monkeypatch.setattr(graph_compactor, "REMEMBERED", 2)  # of chains without a thread
         model = Summarizer()
