@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, Unpack
+from typing import Any, NamedTuple, TypeAlias, TypeVar, Unpack
 
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -53,9 +53,6 @@ from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Operation, Transaction
 from langchain_agentmem.storage.database import MemoryLike, database_of
-
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 _Find: TypeAlias = Operation[list[message_log.LogEntry]]

@@ -14,7 +14,10 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import wait
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -24,7 +27,7 @@ from typing import Any, NamedTuple, TypeVar
 from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.base.clock import micros, moment
-from langchain_agentmem.base.concurrency import check_cancelled
+from langchain_agentmem.base.concurrency import Workers, check_cancelled
 from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.events import FirstFailures
 from langchain_agentmem.base.namespaces import Scopes, ThreadKey, id_of, path_of, thread_around
@@ -48,7 +51,9 @@ KEPT_TOKENS = 1_000
 """What one reader's blocks may take when a compaction begins a prompt anew; the oldest are left out."""
 KEPT_FOR = 30 * 86_400_000_000
 """How long notes are kept, in microseconds."""
-
+PATIENCE = 0.5
+"""Seconds that a prompt waits for its notes to be written."""
+_writing = Workers(4)
 
 T = TypeVar("T")
 
@@ -189,10 +194,13 @@ class NoteBook:
             self._put(made)
 
     def keeping(self, database: Database) -> None:
-        """Keep what is new; a prompt goes on without where that fails."""
-        if (at := self._at) is not None and (notes := [*self._new.values()]):
-            write = partial(_keep, at=at, notes=notes, now=database.now())
-            _attempt("prompt.note", lambda: database.engine.write(write))
+        """Keep what is new; a prompt goes on without where that fails, or others that write leave no time for it."""
+        if (at := self._at) is None or not (notes := [*self._new.values()]):
+            return
+        keep = partial(_keep, at=at, notes=notes, now=database.now(), until=time.monotonic() + PATIENCE)
+        check_cancelled()
+        with suppress(RuntimeError):  # no thread can be started
+            wait([_writing.submit(lambda: _attempt("prompt.note", lambda: database.engine.write(keep)))], PATIENCE)
 
     def _put(self, note: PromptNote) -> None:
         self._new[note.message_id, note.part] = self._notes[note.message_id, note.part] = note
@@ -272,7 +280,9 @@ def erase_elsewhere(tx: Transaction, low: str, high: str, name: str | None) -> b
     return bool(query.erase_shown_elsewhere(tx, low=low, high=high, everything=int(name is None)))
 
 
-def _keep(tx: Transaction, at: ThreadKey, notes: Sequence[PromptNote], now: int) -> None:
+def _keep(tx: Transaction, at: ThreadKey, notes: Sequence[PromptNote], now: int, until: float) -> None:
+    if time.monotonic() > until:
+        return  # the prompt has gone on without them
     sweep(tx, now=now)
     namespace = queries.number_of(tx, at.path)
     rows = []
