@@ -143,9 +143,16 @@ def fields_of(cls: type, data: Any, *required: str) -> dict[str, Any]:
 def json_copy(value: Any) -> Any:
     """Copy a value as JSON would have it: a tuple becomes a list, and a value of this module its dictionary."""
     try:
-        return json.loads(json.dumps(value, allow_nan=False, default=_as_json))
+        return json.loads(json.dumps(value, allow_nan=False, default=_as_json), object_pairs_hook=_object)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"Attachment: 'extra' must be JSON-able: {error}") from error
+
+
+def _object(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(items)
+    if len(made) < len(items):
+        raise ValueError("JSON has only text as keys, so two keys of one dictionary are the same")
+    return made
 
 
 def _as_json(value: Any) -> Any:
