@@ -107,17 +107,15 @@ class ContextCompactor:
     def start(self) -> None:
         """Summarize from now on, beginning with what there is. Starting twice is starting once."""
         with self._turning:
-            if not self.config.enabled or self._task is not None:
+            if not self.config.enabled or (self._task is not None and not self._task.stopped):
                 return
             self._task = self._database.background.task(self._key, self._due, self._summarize)
         self.notify_rounds_changed()
 
     def stop(self) -> None:
         """Summarize no more. Nothing is waited for: a model that is being asked may answer, and its answer is kept."""
-        with self._turning:
-            if self._task is not None:
-                self._task.stop()
-            self._task = None
+        if (task := self._task) is not None:
+            task.stop()
 
     def notify_rounds_changed(self) -> None:
         """Leave word that there may be something to do. Does nothing unless started; never waits."""

@@ -191,6 +191,9 @@ class Task:
         work: Does it, under a lease, in any thread. It may return the seconds until there is more to do.
         poll: Seconds after which it looks again unasked. Default: it is always woken.
         on_stop: Called when the task is stopped.
+
+    Attributes:
+        stopped: Whether nothing is done any more.
     """
 
     _state = PerProcess(_State)
@@ -209,7 +212,7 @@ class Task:
         self._background = background
         self._due, self._work = due, work
         self._poll, self._on_stop = poll, on_stop
-        self._stopped = background.engine.opening.read_only
+        self.stopped = background.engine.opening.read_only
 
     def wake(self) -> None:
         """Look soon whether there is something to do. Never waits; a task that failed waits for its next attempt."""
@@ -232,7 +235,7 @@ class Task:
         self._start()
         with state.changed:
             state.overdue = not state.changed.wait_for(
-                lambda: self._stopped or not (state.running or state.busy), patience
+                lambda: self.stopped or not (state.running or state.busy), patience
             )
 
     def settle(self) -> None:
@@ -252,12 +255,12 @@ class Task:
         if threading.get_ident() in state.at_work:
             return False
         with state.changed:
-            return state.changed.wait_for(lambda: not state.running and (self._stopped or not state.scheduled), timeout)
+            return state.changed.wait_for(lambda: not state.running and (self.stopped or not state.scheduled), timeout)
 
     def stop(self) -> None:
         """Do no more in the background. What is being done is not waited for."""
-        if not self._stopped:
-            self._stopped = True
+        if not self.stopped:
+            self.stopped = True
             with self._state.changed:
                 self._state.changed.notify_all()
             self._on_stop()
@@ -265,7 +268,7 @@ class Task:
     def _start(self) -> None:
         state = self._state
         with state.changed:
-            if self._stopped:
+            if self.stopped:
                 return
             state.wanted = True
             if not state.running:
@@ -281,10 +284,10 @@ class Task:
         state, pause = self._state, None
         while True:
             with state.changed:
-                if self._stopped or not (state.wanted or pause == 0):
+                if self.stopped or not (state.wanted or pause == 0):
                     state.running = state.scheduled = False
                     state.overdue = state.overdue and state.busy
-                    if pause is not None and not self._stopped:
+                    if pause is not None and not self.stopped:
                         self.wake_in(pause)
                     state.changed.notify_all()
                     return

@@ -301,6 +301,14 @@ class TestLifecycle:
         assert len(model.asked) == 1
         assert seen(session)[1].end_index == 3
 
+    def test_who_waits_after_stop_waits_for_the_answer_that_is_kept(self, session, asking):
+        model, compactor = asking
+        compactor.stop()
+        assert not compactor.wait(0)
+        model.free.set()
+        quiet(compactor)
+        assert seen(session)[1].end_index == 3
+
     def test_closing_the_memory_while_the_model_is_asked_breaks_nothing(self, url, started):
         model = new_model(free=False)
         with AgentMemory(url) as memory:
