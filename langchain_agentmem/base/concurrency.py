@@ -363,7 +363,7 @@ class Workers:
         """Have a function called in a thread.
 
         Raises:
-            RuntimeError: A thread is needed, and none can be started.
+            RuntimeError: No thread works, and none can be started.
         """
         future: Future[T] = Future()
         state = self._state
@@ -383,17 +383,19 @@ class Workers:
             with state.lock:
                 state.threads -= 1
                 if not state.tasks.empty():
-                    self._employ(state)
+                    with contextlib.suppress(RuntimeError):  # no thread can be started: this one takes the next call
+                        self._employ(state)
             yield
         finally:
             with state.lock:
                 state.threads += 1  # it goes on immediately: for a moment one more than usual works
 
     def _employ(self, state: _State) -> None:
-        """Start a thread if there is a place, with the lock held. If there is none, a thread that works goes on."""
+        """Start a thread if there is a place, with the lock held. If none can be started, one that works goes on."""
         if state.threads < self.size:
-            threading.Thread(target=self._run, args=[state], name=THREAD_NAME, daemon=True).start()
-            state.threads += 1
+            with contextlib.suppress(RuntimeError) if state.threads else contextlib.nullcontext():
+                threading.Thread(target=self._run, args=[state], name=THREAD_NAME, daemon=True).start()
+                state.threads += 1
 
     def _run(self, state: _State) -> None:
         while True:

@@ -78,8 +78,9 @@ class _Loop:
         """Return the loop."""
         with self._starting:
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name="agentmem-loop", daemon=True).start()
+                loop = asyncio.new_event_loop()
+                threading.Thread(target=loop.run_forever, name="agentmem-loop", daemon=True).start()
+                self._loop = loop
             return self._loop
 
 
@@ -101,8 +102,7 @@ def _in_thread(function: Callable[[], object]) -> None:
     """Call a function in a thread of the background, in a context of its own: no run is its parent."""
     context = Context()
     context.run(lambda: _is_background.set(True))
-    with contextlib.suppress(RuntimeError):  # no thread can be started; it is called when the next one is
-        _working.submit(partial(context.run, function))
+    _working.submit(partial(context.run, function))
 
 
 class Lease:
@@ -147,7 +147,8 @@ class Lease:
 
     def __enter__(self) -> Self:
         self._background.leases.add(self)
-        threading.Thread(target=self._renew, name="agentmem-lease", daemon=True).start()
+        with contextlib.suppress(RuntimeError):  # no thread can be started: the work has until the lease ends
+            threading.Thread(target=self._renew, name="agentmem-lease", daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -224,8 +225,8 @@ class Task:
         state = self._state
         with state.changed:
             state.timer += 1
+            _call_later(seconds, partial(self._time_is_up, state.timer))
             state.scheduled = seconds != self._poll
-        _call_later(seconds, partial(self._time_is_up, state.timer))
 
     def hurry(self, patience: float) -> None:
         """Do the work now, and wait some seconds for it. Who waits in vain spares the next ones the waiting."""
@@ -272,8 +273,9 @@ class Task:
                 return
             state.wanted = True
             if not state.running:
-                state.running = True
-                _in_thread(self._run)
+                with contextlib.suppress(RuntimeError):  # no thread can be started; the next call tries it again
+                    _in_thread(self._run)
+                    state.running = True
 
     def _time_is_up(self, timer: int) -> None:
         if timer == self._state.timer:
@@ -400,11 +402,10 @@ class Background:
 
     def begin(self, key: TaskKey, function: Callable[[], object]) -> None:
         """Call a function once in the background, under a lease; not while another of this name is. Never waits."""
-        with self._lock:
-            if key in self._begun:
-                return
-            self._begun.add(key)
-        _in_thread(partial(self._call_once, key, function))
+        with self._lock, contextlib.suppress(RuntimeError):  # no thread can be started; the next call tries it again
+            if key not in self._begun:
+                _in_thread(partial(self._call_once, key, function))
+                self._begun.add(key)
 
     def close(self) -> None:
         """Stop the tasks and give the leases back. What is being done is not waited for."""

@@ -9,6 +9,7 @@ import random
 import threading
 from contextvars import ContextVar
 from functools import partial
+from unittest import mock
 
 import pytest
 
@@ -324,3 +325,18 @@ class TestThePool:
             await asyncio.sleep(random_.random() / 500)
         assert not wrong
         assert (state.idle, state.tasks.empty()) == (state.threads, True)
+
+    async def test_where_no_thread_can_be_started_a_call_fails_and_no_place_is_lost(self, monkeypatch):
+        workers = Workers(2)
+        monkeypatch.setattr(concurrency, "reading", workers)
+
+        refused = mock.patch.object(threading.Thread, "start", side_effect=RuntimeError("can't start new thread"))
+        with refused, pytest.raises(RuntimeError, match="new thread"):
+            await in_worker(dict)
+        call, first = await Begun.in_a_worker()
+        with refused:
+            second = asyncio.create_task(in_worker(lambda: "later"))
+            await asyncio.sleep(0.01)  # it begins in the next turn of the loop and asks for a thread in another
+        call.go_on.set()
+        await first
+        assert (await second, workers._state.threads) == ("later", 1)

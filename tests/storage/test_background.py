@@ -4,9 +4,11 @@ import multiprocessing
 import os
 import signal
 import threading
+from unittest import mock
 
 import pytest
 
+from langchain_agentmem.base.concurrency import Workers
 from langchain_agentmem.errors import MemoryClosed, StorageError
 from langchain_agentmem.storage import Opening, background
 from langchain_agentmem.storage.background import Lease, TaskKey
@@ -100,6 +102,27 @@ class TestInTheBackground:
         go_on.set()
         done.wait(1)
         assert done == [1]
+
+    @pytest.mark.parametrize("works", [True, False])
+    def test_where_no_thread_can_be_started_it_is_done_later(self, database, monkeypatch, works):
+        if not works:
+            monkeypatch.setattr(background, "_working", Workers(1))
+        other = Work.held_up(database, key=TaskKey("", "other")) if works else None
+        work, begun = Work(database), Awaited()
+        with mock.patch.object(threading.Thread, "start", side_effect=RuntimeError("can't start new thread")):
+            work.task.wake()
+            database.background.begin(TaskKey("", "once"), lambda: begun.append(1))
+            if other is not None:
+                other.go_on.set()
+                work.done.wait(1)
+                begun.wait(1)
+                work.todo.append("b")
+                work.task.settle()
+        work.task.wake()
+        database.background.begin(TaskKey("", "once"), lambda: begun.append(1))
+        assert work.task.wait(60)
+        begun.wait(1)
+        assert (work.todo, leases(database)) == ([], 0)
 
 
 class TestOneAtATime:
