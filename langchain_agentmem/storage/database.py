@@ -266,7 +266,7 @@ class Database:
 class _Shared(weakref.WeakValueDictionary[str, Database]):
     """The databases that parts share, by path or URL."""
 
-    changing = PerProcess(threading.RLock)
+    changing = PerProcess(threading.Lock)
 
 
 _shared = _Shared()
@@ -289,11 +289,16 @@ def shared(url: str | os.PathLike[str]) -> Database:
     if text == ":memory:":
         return Database(text)
     key = text if is_postgres(text) or text.startswith("file:") else os.path.realpath(text)
-    with _shared.changing:
-        database = _shared.get(key)
-        if database is None or not database.engine.usable:
-            database = _shared[key] = Database(text)
-        return database
+    database = _shared.get(key)
+    if database is None or not database.engine.usable:
+        new = Database(text)  # it may take long, and others are not kept waiting for it
+        with _shared.changing:
+            database = _shared.get(key)
+            if database is None or not database.engine.usable:
+                database = _shared[key] = new
+        if database is not new:
+            new.close()
+    return database
 
 
 def database_of(memory: MemoryLike) -> Database:

@@ -2,6 +2,8 @@
 
 import contextlib
 import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from langchain_core.messages import HumanMessage
@@ -17,6 +19,7 @@ from langchain_agentmem.errors import (
     MemoryClosed,
     StorageError,
 )
+from langchain_agentmem.storage import database
 from langchain_agentmem.storage.sqlite import SqliteEngine
 
 pytestmark = pytest.mark.bare
@@ -192,6 +195,26 @@ class TestBusy:
                 with pytest.raises(DatabaseBusy, match="busy_timeout"):
                     AgentMemory(path, busy_timeout=0.1)
         assert is_whole(path)
+
+
+def test_who_opens_one_database_waits_for_no_other(tmp_path, monkeypatch):
+    began, go_on, open_engine = threading.Event(), threading.Event(), database.open_engine
+
+    def opened(url, opening):
+        if "slow" in url:
+            began.set()
+            assert go_on.wait(60)
+        return open_engine(url, opening)
+
+    monkeypatch.setattr(database, "open_engine", opened)
+    with ThreadPoolExecutor(2) as pool:
+        slow = [pool.submit(database.shared, tmp_path / "slow.db") for _ in range(2)]
+        assert began.wait(60)
+        database.shared(tmp_path / "quick.db").close()
+        go_on.set()
+        one, other = (each.result(60) for each in slow)
+    assert one is other
+    one.close()
 
 
 async def test_a_closed_memory_says_so_awaited_or_not(url):
