@@ -134,8 +134,10 @@ def whole_copy(path: str | os.PathLike[str]) -> Iterator[Path]:
                 f"{safe_repr(str(target))} is a database in use: its write-ahead log holds commits. Close "
                 "it first, or write elsewhere."
             )
-    for suffix in _BESIDE:
-        Path(f"{target}{suffix}").unlink(missing_ok=True)
+        others = [Path(f"{target}{suffix}") for suffix in _BESIDE]
+        stale = [each for each in others if each.exists()]  # who opens the new file may make others
+    for each in stale:
+        each.unlink(missing_ok=True)
 
 
 def _unwritable(target: Path, error: OSError) -> InvalidInput:

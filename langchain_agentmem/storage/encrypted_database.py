@@ -5,7 +5,7 @@ made once for a file and handed to its connections as it is; the file remains on
 passphrase. The salt is read through SQLCipher: who opened the file beside SQLite would drop SQLite's locks.
 
 `rewrite` encrypts a file, decrypts it, or gives it another key: into a new file, which takes the place of the old one
-when it is whole. Meanwhile it holds SQLite's exclusive lock, so nobody else has the old file open. Its beginning is
+when it is whole. Meanwhile it holds SQLite's exclusive lock, so nobody else has the old file open. Its first page is
 overwritten before it is let go, so that who waited for it finds no database there, and writes nothing that is lost.
 """
 
@@ -32,6 +32,7 @@ ROUNDS = 256_000
 """Of PBKDF2, as SQLCipher 4 has it."""
 _NONE = f"x'{'0' * 64}'"
 _SALT = 16
+_PAGE = 4_096
 
 
 @cache
@@ -164,9 +165,10 @@ def rewrite(
                     copy.execute("pragma journal_mode = wal").fetchone()
                 # What lies next to the old file must not be taken for the new one's.
                 source.execute("pragma journal_mode = delete").fetchone()
-                Path(f"{path}-journal").unlink(missing_ok=True)
+                for suffix in ("-shm", "-journal"):
+                    Path(f"{path}{suffix}").unlink(missing_ok=True)
             _sync(path.parent)
-            os.pwrite(old.fileno(), bytes(len(PLAIN_BEGINS)), 0)
+            os.pwrite(old.fileno(), bytes(_PAGE), 0)  # who had the key has read the salt that it begins with
             tell(Progress("checking", 2, 2))
     except (OSError, driver.Error) as error:
         raise file_error(error, path, "rewritten", keyed=key is not None) from error

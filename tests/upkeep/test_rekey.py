@@ -3,6 +3,7 @@
 import hashlib
 import sqlite3
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
@@ -11,7 +12,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.encryption_key import EncryptionKey
 from langchain_agentmem.errors import DatabaseBusy, DatabaseUnreadable, ForeignDatabase, InvalidInput, StorageError
 from langchain_agentmem.storage import encrypted_database
-from langchain_agentmem.storage.encrypted_database import connected
+from langchain_agentmem.storage.encrypted_database import connected, sqlcipher
 from langchain_agentmem.upkeep.admin import Admin
 from tests.conftest import KEY
 from tests.storage.test_encryption import readable
@@ -95,6 +96,22 @@ class TestRefused:
         with pytest.raises(StorageError):
             Admin.rekey(path, key=KEY, new_key=OTHER)
         assert path.read_bytes() == held
+
+    def test_who_has_the_old_key_and_waits_finds_no_database(self, path, monkeypatch):
+        key, export = EncryptionKey.of("a passphrase"), encrypted_database._export
+        Admin.rekey(path, new_key="a passphrase")
+        with closing(connected(path, key, timeout=60, isolation_level=None, check_same_thread=False)) as late:
+
+            def exported(*given):
+                waiting.append(pool.submit(late.execute, "begin immediate"))
+                export(*given)
+
+            waiting = []
+            monkeypatch.setattr(encrypted_database, "_export", exported)
+            with ThreadPoolExecutor(1) as pool:
+                Admin.rekey(path, key="a passphrase", new_key=KEY)
+                with pytest.raises(sqlcipher().DatabaseError, match="not a database"):
+                    waiting[0].result(60)
 
     def test_where_the_new_file_is_not_whole_or_cannot_be_written(self, path, monkeypatch):
         before, export = digest(path), encrypted_database._export
