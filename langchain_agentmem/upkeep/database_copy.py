@@ -318,6 +318,8 @@ def copy(
     check_flag("force", force)
     if is_postgres(target):
         with contextlib.closing(open_engine(target, Opening(key=key, limits=MEASURED_BEFORE))) as engine:
+            if _server_of(engine) == _server_of(source):
+                raise InvalidInput(f"{safe_repr(engine.path)} is the database itself. Copy it to another place.")
             return _copied(source, engine, engine.path, force=force, progress=progress)
     key = key or source.opening.key or key_in_environment()
     file = _free_file(target, key, force=force)
@@ -325,6 +327,12 @@ def copy(
         raise InvalidInput(f"{safe_repr(target)} is the database itself. Copy it to another place.")
     with whole_copy(file) as made, contextlib.closing(_made(made, key)) as engine:
         return _copied(source, engine, str(file), force=False, progress=progress)
+
+
+def _server_of(engine: Engine) -> list[dict[str, Any]]:
+    """Return what tells the schema of a PostgreSQL database from all others; nothing for SQLite."""
+    which = "select current_database(), current_schema(), cast(pg_postmaster_start_time() as text) as began"
+    return [] if engine.dialect == "sqlite" else engine.read(lambda tx: [dict(row) for row in tx.run_sql(which, {})])
 
 
 def _copied(source: Engine, target: Engine, name: str, *, force: bool, progress: Watch | None) -> CopyReport:

@@ -48,6 +48,14 @@ class TestEverything:
                 connection.execute("drop extension vector")
 
 
+def test_no_server_is_copied_to_itself(new_database):
+    url = new_database("postgres")
+    with AgentMemory(url) as memory:
+        for force in (False, True):
+            with pytest.raises(InvalidInput, match="the database itself"):
+                memory.admin.copy(url, force=force)
+
+
 class TestOneMoment:
     @pytest.mark.slow
     def test_what_is_written_meanwhile_is_not_in_it(self, source, tmp_path):
