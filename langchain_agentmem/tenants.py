@@ -181,7 +181,8 @@ class TenantMemory:
         return found
 
     async def __aexit__(self, *_: object) -> None:
-        await asyncio.to_thread(self.__exit__)
+        self._tenants._release(self._schema)
+        await asyncio.to_thread(self._tenants._evict)
 
     def _get(self, memory: _SchemaMemory) -> AgentMemory:
         self._tenants._evict()

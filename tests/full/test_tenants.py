@@ -4,6 +4,7 @@ import asyncio
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
 
 import psycopg
 import psycopg_pool
@@ -57,6 +58,13 @@ class TestOneSchemaForEach:
             assert ada.conversation("c").messages
             with all_of_them.of("ada") as same:
                 assert same is ada
+
+    async def test_one_that_is_left_is_in_use_no_more_though_leaving_is_cancelled(self, made, monkeypatch):
+        all_of_them = made()
+        with pytest.raises(asyncio.CancelledError):
+            async with all_of_them.of("ada"):
+                monkeypatch.setattr(asyncio, "to_thread", mock.AsyncMock(side_effect=asyncio.CancelledError))
+        assert all_of_them._memories["tenant_ada"].users == 0
 
     def test_names_of_schemas_are_usable_and_never_the_same(self):
         ids = [
