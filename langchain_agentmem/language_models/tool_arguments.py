@@ -205,6 +205,12 @@ class NodeWrite(Arguments):
     archival: Records | None = Field(default=None, description="Records: what each of them says.")
     node_id: BranchId = None
 
+    @model_validator(mode="after")
+    def _writes_something(self) -> NodeWrite:
+        if not self.core and not self.recall and not self.archival:
+            raise ValueError("Give core, recall or archival.")
+        return self
+
 
 class Consolidate(Arguments):
     """How thoroughly memory is tidied."""

@@ -53,6 +53,7 @@ class TestUse:
         events = json.loads(tools["mem_recall_search"].invoke({"query": "*"}))["events"]
         assert [event["kind"] for event in events] == ["a", "note"]
         assert tools["mem_node_write"].invoke({"recall": "", "core": {"a": "b"}}) == "It is written."
+        assert tools["mem_node_write"].invoke({"recall": ""}).endswith("Give core, recall or archival.")
 
     def test_a_layered_memory_has_tools_of_its_own(self, memory):
         layers = LayeredMemory(memory, "x", settings=LayersConfig(core_max_chars=10))
