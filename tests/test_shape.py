@@ -164,7 +164,7 @@ ITERATES = {
     "base/concurrency.py Ready.__await__": "the same",
     "checkpoints/checkpoint_saver.py AgentMemorySaver.list": "the interface of LangGraph's savers",
     "checkpoints/checkpoint_saver.py AgentMemorySaver.alist": "the same",
-    "importers/langgraph_sources.py _StockSaver.list": "the same",
+    "importers/langchain_sources.py _StockSaver.list": "the same",
 }
 """Public methods that are generators, and generators to which values are sent, with the interface that asks for it."""
 

@@ -12,7 +12,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver
-from langchain_agentmem.importers import langgraph_sources
+from langchain_agentmem.importers import langchain_sources
 from tests.checkpoints.graphs import Line, at, id_in
 from tests.cli.commands import execute, fine, refused, told
 from tests.emptying import direct
@@ -82,7 +82,7 @@ def test_from_postgres(imported, server, tmp_path, same):
 def test_a_long_thread_is_read_from_postgres_a_page_at_a_time(server, monkeypatch):
     """Copies of a thread share their ids, so a page may end among equal ones."""
     (url, saver), asked = server, []
-    monkeypatch.setattr(langgraph_sources, "CHECKPOINTS_AT_ONCE", 4)
+    monkeypatch.setattr(langchain_sources, "CHECKPOINTS_AT_ONCE", 4)
     line = Line(saver)
     for n in range(10):
         checkpoint, metadata, new = line.next({"n": n})
@@ -94,7 +94,7 @@ def test_a_long_thread_is_read_from_postgres_a_page_at_a_time(server, monkeypatc
     monkeypatch.setattr(
         PostgresSaver, "list", lambda *given, **options: asked.append(options["limit"]) or listing(*given, **options)
     )
-    with langgraph_sources.open_source(url) as source:
+    with langchain_sources.open_source(url) as source:
         found = [(each.config["configurable"]["thread_id"], id_in(each.config)) for each in source.list(None)]
         assert sorted(found) == expected
         assert [each[1] for each in found] == sorted((each[1] for each in found), reverse=True)

@@ -10,7 +10,7 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import AgentMemoryError, StorageError
-from langchain_agentmem.importers.langgraph_sources import open_source
+from langchain_agentmem.importers.langchain_sources import open_source
 from langchain_agentmem.upkeep.admin import diagnose
 from langchain_agentmem.upkeep.database_copy import restore
 from tests.cli.commands import invoked
