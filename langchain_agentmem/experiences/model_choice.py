@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 from langchain_agentmem.base.data_tables import data_table, read_yaml
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import Experience, section
-from langchain_agentmem.language_models.lenient_json import read_json, read_row, strip_reasoning
+from langchain_agentmem.language_models.lenient_json import is_cut_off, read_json, read_row, strip_reasoning
 
 _PLACES = ("experiences", "user_query", "context")
 _KEYS = ("content", "prompt", "template")
@@ -133,12 +133,12 @@ def selected(answer: str, candidates: Sequence[str]) -> tuple[str, ...] | None:
         if it says nothing that can be understood, is cut off, or chooses only what is no candidate.
     """
     text = strip_reasoning(answer).strip().lstrip("\ufeff") if isinstance(answer, str) else ""
-    if text.rfind("{") > text.rfind("}") or text.rfind("[") > text.rfind("]"):
-        return None  # it is cut off
+    if is_cut_off(text):
+        return None
     verdicts = _Verdicts(candidates)
-    value: Any = read_row(text, complete=True) or read_json(text, complete=True)
+    value: Any = read_row(text) or read_json(text)
     if not value:
-        listed = read_json(text, wanted=list, complete=True)
+        listed = read_json(text, wanted=list)
         if listed is not None and _NO.search(_LIST.sub("", text)):
             return None
         value = value if listed is None else listed

@@ -34,7 +34,7 @@ from langchain_agentmem.errors import InvalidInput, leaves_the_node, safe_repr
 from langchain_agentmem.facts import fact_store
 from langchain_agentmem.facts.fact import ExtractionFailure, FactsConfig, data_file, name_of
 from langchain_agentmem.facts.fact_store import FactChanges, FactsGround, FactStatement, FactView, SpokenTurn
-from langchain_agentmem.language_models.lenient_json import read_json, read_row, strip_reasoning
+from langchain_agentmem.language_models.lenient_json import is_cut_off, read_json, read_row, strip_reasoning
 from langchain_agentmem.language_models.model_calls import Writer, ask
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.rewinding import memory_rows
@@ -200,7 +200,7 @@ def read(reply: Any, some: Sequence[Due]) -> ExtractionAnswer:
     """
     reply = strip_reasoning(reply) if isinstance(reply, str) else reply
     items = _parts(reply)
-    is_cut = isinstance(reply, str) and repr(_parsed(reply, complete=True)) != repr(_parsed(reply))
+    is_cut = isinstance(reply, str) and is_cut_off(reply)
     if items is None:
         return ExtractionAnswer(problems=("It is cut off." if is_cut else _unlike(reply),), readable=False)
     problems = ["It is cut off."] if is_cut else []
@@ -291,15 +291,15 @@ def _unlike(reply: Any) -> str:
     return "It is neither an object with facts nor a list of them."
 
 
-def _parsed(text: str, *, complete: bool = False) -> Any:
+def _parsed(text: str) -> Any:
     """What a model meant by a text."""
-    reply = read_json(text, complete=complete)
+    reply = read_json(text)
     if isinstance(reply, Mapping) and isinstance(_first(reply, "facts"), list):
         return reply
-    listed = read_json(text, wanted=list, complete=complete)
+    listed = read_json(text, wanted=list)
     if not _is_fact(reply):
         return reply if listed is None else listed
-    return max([reply], listed or [], read_row(text, complete=complete), key=len)
+    return max([reply], listed or [], read_row(text), key=len)
 
 
 def _is_fact(item: Any) -> bool:

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from json_repair import repair_json
 
@@ -44,31 +44,26 @@ _CLOSES = (
     rf"(?:</{_NAMES}>|\[/THINK\]|\u25c1/think\u25b7|<\|(?:end_of_thought|END_THINKING)\|>"
     r"|<\|channel\|>final[^<]*(?:<\|constrain\|>\w+)?<\|message\|>)"
 )
-_TAG = re.compile(f"{_OPENS}|{_CLOSES}", re.IGNORECASE)
 _REASONING = re.compile(rf"(?:\A\s*|\n[ \t]*){_OPENS}.*?(?:{_CLOSES}|\Z)", re.IGNORECASE | re.DOTALL)
 _UP_TO_LONE_END = re.compile(rf".*{_CLOSES}(?=\s*(?:\n|[{{\[]|```))", re.IGNORECASE | re.DOTALL)
 
 
-def strip_reasoning(text: str, *, quoted: str = "") -> str:
+def strip_reasoning(text: str) -> str:
     """Return a model's answer without the reasoning that it wrote between tags.
 
     Args:
         text: The answer. Reasoning begins on a line of its own, and may be left open, or end with a closing tag that
             nothing opened.
-        quoted: A text that the answer repeats. Where that has tags, reasoning is only what the answer begins with.
 
     Returns:
         The answer. Tags inside its JSON, and tags that a sentence mentions, are part of it.
     """
-    if _TAG.search(quoted):
-        first = _REASONING.match(text)
-        return text[first.end() :] if first else text
     answer = _REASONING.sub("", text)
     lone = _UP_TO_LONE_END.match(answer)
     return answer[lone.end() :] if lone and answer[lone.end() :].strip() else answer
 
 
-def read_json(text: str, *, wanted: type = dict, complete: bool = False) -> Any | None:
+def read_json(text: str, *, wanted: type = dict) -> Any | None:
     """Find the JSON that a model meant.
 
     Args:
@@ -76,7 +71,6 @@ def read_json(text: str, *, wanted: type = dict, complete: bool = False) -> Any 
             unescaped quotes and line ends, or cut off.
         wanted: What is looked for, `dict` or `list`. Default `dict`. Where a list is wanted, an object that holds one
             list and no other stands for it; where an object is wanted, a list of one object does.
-        complete: Whether one that is cut off is none. Default: it is taken as far as it goes.
 
     Returns:
         The first that is complete and not empty; else the first that is cut off, as far as it goes; else an empty one;
@@ -84,38 +78,35 @@ def read_json(text: str, *, wanted: type = dict, complete: bool = False) -> Any 
         characters.
     """
     others = []
-    for found in _stretches(text):
-        if (found.complete or not complete) and (value := _shaped(found.value, wanted)) is not None:
-            if value and found.complete:
-                return value
+    for found, is_complete in _stretches(text):
+        value = _shaped(found, wanted)
+        if value and is_complete:
+            return value
+        if value is not None:
             others.append(value)
     return next(filter(None, others), others[0] if others else None)
 
 
-def read_row(text: str, *, complete: bool = False) -> list[dict[str, Any]]:
+def read_row(text: str) -> list[dict[str, Any]]:
     """Return all objects that a model wrote, each once.
 
     Args:
         text: What it wrote, as `read_json` takes it.
-        complete: Whether one that is cut off is none. Default: it is taken as far as it goes.
     """
     objects: list[dict[str, Any]] = []
-    for found in _stretches(text):
-        if isinstance(found.value, dict) and found.value not in objects and (found.complete or not complete):
-            objects.append(found.value)
+    for found, _ in _stretches(text):
+        if isinstance(found, dict) and found not in objects:
+            objects.append(found)
     return objects
 
 
-class _Stretch(NamedTuple):
-    """JSON in a text: its value, where it ends, and whether it was complete."""
-
-    value: Any
-    end: int
-    complete: bool
+def is_cut_off(text: str) -> bool:
+    """Return whether JSON in a text breaks off: its last bracket opens."""
+    return text.rfind("{") > text.rfind("}") or text.rfind("[") > text.rfind("]")
 
 
-def _stretches(text: Any) -> Iterator[_Stretch]:
-    """Yield the JSON in a text: first what stands in fences, since that was meant, then everything."""
+def _stretches(text: Any) -> Iterator[tuple[Any, bool]]:
+    """Yield the JSON in a text, and whether it is complete: first what stands in fences, then everything."""
     text = text.strip().removesuffix("```").rstrip() if isinstance(text, str) else ""
     with suppress(ValueError, RecursionError):
         inner = json.loads(text) if text.startswith('"') else None
@@ -124,25 +115,28 @@ def _stretches(text: Any) -> Iterator[_Stretch]:
         at = misses = 0
         while misses < _MOST_MISSES and (begin := pattern.search(text, at)):
             if (found := _stretch(text, begin.end())) is not None:
-                yield found
-                at = found.end
+                value, at, is_complete = found
+                yield value, is_complete
             else:
                 misses += 1
                 at = begin.end() + 1
 
 
-def _stretch(text: str, at: int) -> _Stretch | None:
-    """Read the JSON that begins at a bracket of a text; None where it is nested too deeply."""
+def _stretch(text: str, at: int) -> tuple[Any, int, bool] | None:
+    """Read the JSON that begins at a bracket of a text: its value, where it ends, and whether it is complete.
+
+    None where it is nested too deeply.
+    """
     with suppress(ValueError, RecursionError):
         value, end = _DECODER.raw_decode(text, at)
-        return None if _closing(text[at:end]) is None else _Stretch(value, end, complete=True)
+        return None if _closing(text[at:end]) is None else (value, end, True)
     piece = text[at : at + _LONGEST]
     length = _closing(piece)
     if length is None or len(_STRAY.findall(piece := piece[: abs(length)])) > _MOST_STRAY:
         return None
     meant = repair_json(piece if length > 0 else _CUT.sub("", piece), return_objects=True, skip_json_loads=True)
     value = json.loads(json.dumps(meant))  # a character beyond 16 bits is written as two
-    return _Stretch(value, at + len(piece), complete=length > 0)
+    return value, at + len(piece), length > 0
 
 
 def _closing(text: str) -> int | None:

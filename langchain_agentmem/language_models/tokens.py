@@ -206,54 +206,30 @@ def _as_text(value: Any) -> str:
 
 # --- Counters of users -------------------------------------------------------------------------------------------
 
-_FORMS = (
-    ("messages", re.compile(r"(?:list|sequence|iterable|collection)\[[^\]]*message|\Amessages\Z", re.IGNORECASE)),
-    ("message", re.compile(r"message|\Amsg\Z", re.IGNORECASE)),
-    ("text", re.compile(r"\bstr\b|\Atext\Z")),
-)
-"""Forms of counters, by the annotation, else the name, of their first parameter."""
-_PROBE = "seven " * 50
-
 
 def _text_counter(counter: Callable[[Any], int]) -> Callable[[str], int]:
     """Return a counter of texts, made of one that counts a text, a message or a list of messages.
 
     Raises:
-        InvalidInput: It cannot be told which of these it counts.
+        InvalidInput: The name and the annotation of its parameter do not say which of these it counts.
     """
     from langchain_core.messages import HumanMessage  # noqa: PLC0415 - most count without it
 
-    makes: dict[str, Callable[[str], Any]]
-    makes = {"text": str, "message": HumanMessage, "messages": lambda text: [HumanMessage(text)]}
-    form = _declared_form(counter) or _probed_form(counter, makes)
-    return counter if form == "text" else lambda text: counter(makes[form](text)) - counter(makes[form](""))
-
-
-def _declared_form(counter: Callable[[Any], int]) -> str | None:
     try:
         [first, *_] = inspect.signature(counter).parameters.values()
+        counted = f"{first.name}: {inspect.formatannotation(first.annotation)}"
     except Exception:  # noqa: BLE001 - an object of the caller may raise anything when it is inspected
-        return None
-    told = (inspect.formatannotation(first.annotation), first.name)
-    return next((form for each in told for form, pattern in _FORMS if pattern.search(each)), None)
-
-
-def _probed_form(counter: Callable[[Any], int], makes: Mapping[str, Callable[[str], Any]]) -> str:
-    def count(given: Any) -> float:
-        try:
-            return float(counter(given))
-        except Exception as error:  # it does not count this
-            if leaves_the_node(error):
-                raise
-            return 0
-
-    growth = {form: count(make(_PROBE)) - count(make("seven")) for form, make in makes.items()}
-    if growth["text"] and count(makes["messages"](_PROBE) * 7) == 7:  # noqa: PLR2004 - as many as there are
-        raise InvalidInput(
-            f"{safe_repr(counter)} may count the characters of a text or the messages of a list. Give a function "
-            "whose parameter is annotated: text: str, message: BaseMessage, or messages: list[BaseMessage]."
-        )
-    return next((form for form in ("messages", "message") if growth[form]), "text")
+        counted = ""
+    if re.search(r"(?i)\bmessages:|\[.*message", counted):
+        return lambda text: counter([HumanMessage(text)]) - counter([HumanMessage("")])
+    if re.search(r"(?i)message|\bmsg:", counted):
+        return lambda text: counter(HumanMessage(text)) - counter(HumanMessage(""))
+    if re.search(r"\bstr\b|\btext:", counted):
+        return counter
+    raise InvalidInput(
+        f"{safe_repr(counter)} does not say what it counts. Annotate or name its parameter: text: str, message: "
+        "BaseMessage, or messages: list[BaseMessage]."
+    )
 
 
 # --- The counter -------------------------------------------------------------------------------------------------
@@ -280,8 +256,8 @@ class TokenCounter:
 
             - None: tiktoken's o200k_base where its file is on this machine, else the estimate.
             - "estimate", "tiktoken", or "approximate" for LangChain's `count_tokens_approximately`.
-            - Any callable from a string, a message or a list of messages to a number of tokens. An annotation of its
-              parameter says which, or the name "text", "message" or "messages"; else it is tried.
+            - A callable from a string, a message or a list of messages to a number of tokens. The annotation of its
+              parameter says which, or the name "text", "message" or "messages".
             - Any LangChain model; its ``get_num_tokens`` is asked, which may use the network if the model does.
 
             Where a callable or model fails, the estimate answers and the failure is logged once.
@@ -442,8 +418,8 @@ class TokenCounter:
 
     def _count_texts(self, texts: tuple[str, ...]) -> int:
         # The key is what is said, so it cannot be stale. Long texts are kept as their digest, not as themselves.
-        length = sum(map(len, texts))
-        key = texts if length <= _LONG_KEY else (length, _digest(texts))
+        is_long = sum(map(len, texts)) > _LONG_KEY
+        key = hashlib.blake2b(repr(texts).encode(), digest_size=16).digest() if is_long else texts
         return self._remembered(key, lambda: sum(map(self.count_text, texts)))
 
     def _count_tool(self, tool: Any) -> int:
@@ -467,15 +443,6 @@ class TokenCounter:
             while len(self._counts) > COUNTS_KEPT:
                 self._counts.popitem(last=False)
         return value
-
-
-def _digest(texts: Iterable[str]) -> bytes:
-    digest = hashlib.blake2b(digest_size=16)
-    for text in texts:
-        data = text.encode("utf-8", "surrogatepass")
-        digest.update(len(data).to_bytes(8, "big"))
-        digest.update(data)
-    return digest.digest()
 
 
 def _schema_text(tool: Any) -> str:

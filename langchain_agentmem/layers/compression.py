@@ -214,7 +214,7 @@ class Compressor:
 
 def _said(text: str, reply: str) -> str:
     """The text in a model's reply; empty if there is none."""
-    said = strip_reasoning(reply, quoted=text).strip()
+    said = strip_reasoning(reply).strip()
     if (inside := _CODE.match(said)) is not None and not text.lstrip().startswith("```"):
         said = inside.group(1).strip()
     if said.startswith(f"<{_MARK}"):  # some models give the marks back

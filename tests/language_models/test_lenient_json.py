@@ -152,12 +152,6 @@ class TestReasoning:
         if text is not PLAIN and "parser" not in text:
             assert strip_reasoning(f"<think>{DRAFT} </think></think>\n{text}").strip() == text
 
-    def test_in_a_text_that_an_answer_repeats_stays(self):
-        rules = "Answer so:\n<analysis>\nhow\n</analysis>\nwhat\n<think>"
-        for answer in (rules, f"<think>Keep the tags.</think>{rules}"):
-            assert strip_reasoning(answer, quoted=rules) == rules
-        assert strip_reasoning("<think>Keep", quoted=rules) == ""
-
 
 class TestSafety:
     @given(st.text(st.sampled_from("{}[]\"':,\\/*#\n `atru1-.e\u201c\u201d\ud800") | st.characters(), max_size=200))
