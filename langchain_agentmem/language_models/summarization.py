@@ -292,8 +292,6 @@ _REFUSAL = re.compile(
 # What a question says that is put to whoever reads it, so that the reply is no summary; others are of what is told.
 _TO_THE_USER = re.compile(r"\b(?:you|your|i|me|we|us|else)\b", re.IGNORECASE)
 _LONG_FOR_REFUSAL = 400
-_ECHO = 0.8  # a summary of which a greater share stands word for word in what the model was given may be an echo
-_QUOTED = 10  # a summary that has more runs of words than this from its instructions repeats these
 
 
 def answer(reply: str, images: Mapping[str, KeptImage], kept: Sequence[KeptImage], most: int | None) -> Summary | None:
@@ -354,16 +352,10 @@ def is_nonsense(found: Summary, source: str, instructions: str) -> bool:
     told = " ".join(text for text in (found.summary, *found.salient_facts) if _tells(text) and text not in instructions)
     if not told or is_refusal(told):
         return True
-    text = " ".join((found.user_request, found.summary, *found.salient_facts, *found.open_threads))
-    said, asked = _runs(text), _runs(instructions)
-    repeated = len(said & (asked | _runs(source))) > _ECHO * len(said)
-    return repeated and (len(text) > len(source) // 2 or len(said & asked) > _QUOTED)
-
-
-def _runs(text: str) -> set[tuple[str, ...]]:
-    """All that stands in a text in four words."""
-    words = re.findall(r"\w+", text.casefold())
-    return {*zip(words, words[1:], words[2:], words[3:], strict=False)}
+    text = "\n".join((found.user_request, found.summary, *found.salient_facts, *found.open_threads))
+    lines = {line.strip() for line in text.splitlines()}
+    copied = sum(len(line) for line in source.splitlines() if line.strip() in lines)
+    return copied > len(source) // 2 or any(len(line) > _LINE and line in lines for line in instructions.splitlines())
 
 
 def _tells(text: str) -> Any:
@@ -374,8 +366,7 @@ CUT = " …"
 _LINE = 240  # characters of a line that tells of a message
 _SENTENCE = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s")
 _LEAST_EXTRACT = 8
-_MARGIN = 2
-_GAPS = 24  # tokens for telling how many messages are not listed
+_HEADINGS = 48  # tokens for the headings, and for telling how many messages are not listed
 _SHARES = {"user_request": 3, "summary": 4, "salient_facts": 2, "open_threads": 1}
 
 
@@ -391,20 +382,19 @@ def extract(turns: Sequence[Turn], earlier: Summary | None, budget: int, counter
     Returns:
         A provisional summary, which counts no messages and names no images of `turns`.
     """
-    earlier = earlier or Summary()
-    headings = Summary(user_request="x", summary="x", salient_facts=("x",), open_threads=("x",))
-    room = max(_LEAST_EXTRACT, budget - counter.count_text(sections(headings)) - _GAPS)
-    requests = [turn.text for turn in turns if turn.role == "user" and turn.text.strip()]
+    before = clip(earlier or Summary(), budget // 2, counter)
+    room = max(_LEAST_EXTRACT, budget - counter.count_text(sections(before)) - _HEADINGS)
+    requests = [turn.text.strip() for turn in turns if turn.role == "user" and turn.text.strip()]
     lines = [_line(turn) for turn in turns if turn.role != "user"]
-    before = _cut_to(earlier, room // 2, counter)
-    room -= sum(_costs(before, counter).values())
-    newest = range(len(requests) - 1, 0, -1)
-    order = [0, *newest] if requests else []
-    said = _fitting(requests, order, 2, room // 2 if lines else room, "messages of the user", counter)
-    room -= counter.count_text(said)
-    done = _fitting(lines, range(len(lines) - 1, -1, -1), 1, room, "messages", counter)
+    for_requests = room // 2 if lines else room
+    first = _within("".join(requests[:1]), for_requests // 2 if requests[1:] else for_requests, counter)
+    newest = _newest_of(requests[1:], for_requests - counter.count_text(first), "messages of the user", counter)
+    room -= counter.count_text(f"{first}\n{newest}")
     found = replace(
-        before, user_request=f"{before.user_request}\n{said}", summary=f"{before.summary}\n{done}", provisional=True
+        before,
+        user_request=f"{before.user_request}\n{first}\n{newest}",
+        summary=f"{before.summary}\n{_newest_of(lines, room, 'messages', counter)}",
+        provisional=True,
     )
     return clip(found, budget, counter)
 
@@ -419,37 +409,31 @@ def clip(summary: Summary, budget: int, counter: TokenCounter) -> Summary:
         budget: Tokens.
         counter: Counts tokens.
     """
-    room = budget
-    found = summary
-    while counter.count_text(sections(found)) > budget:
+    room, found = budget, summary
+    while counter.count_text(sections(found)) > budget and room > _LEAST_EXTRACT:
         found = _cut_to(summary, room, counter)
-        if room <= _LEAST_EXTRACT:
-            break
-        room -= max(1, counter.count_text(sections(found)) - budget)
-        room = max(room, _LEAST_EXTRACT)
+        room -= max(1, room // 20)
     return found
-
-
-def _costs(summary: Summary, counter: TokenCounter) -> dict[str, int]:
-    costs: dict[str, int] = {}
-    for name in _SHARES:
-        value: str | tuple[str, ...] = getattr(summary, name)
-        texts = [value] if isinstance(value, str) else [f"- {each}\n" for each in value]
-        costs[name] = sum(map(counter.count_text, texts))
-    return costs
 
 
 def _cut_to(summary: Summary, room: int, counter: TokenCounter) -> Summary:
     """Cut the texts of a summary by their shares of the room; what one does not need the others have."""
-    costs, left = _costs(summary, counter), sum(_SHARES.values())
-    found: dict[str, Any] = {}
+    values = {name: getattr(summary, name) for name in _SHARES}
+    texts = {
+        name: value if isinstance(value, str) else "\n".join(f"- {each}" for each in value)
+        for name, value in values.items()
+    }
+    costs = {name: counter.count_text(text) for name, text in texts.items()}
+    left = sum(_SHARES.values())
     for name in sorted(_SHARES, key=lambda name: costs[name] / _SHARES[name]):
-        share = min(costs[name], max(room, 0) * _SHARES[name] // left)
-        value = getattr(summary, name)
-        found[name] = (_within if isinstance(value, str) else _first)(value, share, counter)
-        room -= share
+        share = room * _SHARES[name] // left
+        if costs[name] > share:
+            text = _within(texts[name], share, counter)
+            lines = (line.removeprefix("- ") for line in text.splitlines())
+            values[name] = text if isinstance(values[name], str) else tuple(filter(None, lines))
+        room -= min(costs[name], share)
         left -= _SHARES[name]
-    return replace(summary, **found)
+    return replace(summary, **values)
 
 
 def _within(text: str, room: int, counter: TokenCounter) -> str:
@@ -457,47 +441,18 @@ def _within(text: str, room: int, counter: TokenCounter) -> str:
     return "" if short == CUT else short
 
 
-def _first(items: Sequence[str], room: int, counter: TokenCounter) -> tuple[str, ...]:
+def _newest_of(texts: Sequence[str], room: int, what: str, counter: TokenCounter) -> str:
+    """The newest texts that fit, word for word, behind how many are missing; the last is cut where it is too long."""
     kept: list[str] = []
-    for item in items:
-        cost = counter.count_text(f"- {item}\n")
-        if cost > room:
-            return (*kept, _within(item, room - _MARGIN, counter))
-        kept.append(item)
-        room -= cost
-    return tuple(kept)
-
-
-def _fitting(
-    texts: Sequence[str], order: Sequence[int], certain: int, room: int, what: str, counter: TokenCounter
-) -> str:
-    """Those texts that fit, each word for word, as they were said, with how many are missing between them.
-
-    Args:
-        texts: All of them.
-        order: Their places, the most important first.
-        certain: How many of these are there in any case, cut where they are longer than their room.
-        room: Tokens.
-        what: What they are.
-        counter: Counts tokens.
-    """
-    kept: dict[int, str] = {}
-    for rank, at in enumerate(order):
-        text = texts[at].strip()
-        if rank < certain:
-            is_last = rank + 1 == min(certain, len(order))
-            text = _within(text, (room if is_last else room // 2) - 1, counter)
-        room -= counter.count_text(text) + 1
+    for text in reversed(texts):
+        shown = text if kept else _within(text, room - 1, counter)
+        room -= counter.count_text(shown) + 1
         if room < 0:
             break
-        kept[at] = text
-    told: list[str] = []
-    after = 0
-    for at in [*sorted(kept), len(texts)]:
-        told += [f"({at - after} {what} not listed)"] if at > after else []
-        told += [kept[at]] if at < len(texts) else []
-        after = at + 1
-    return "\n".join(told)
+        kept.insert(0, shown)
+    if missing := len(texts) - len(kept):
+        kept.insert(0, f"({missing} {what} not listed)")
+    return "\n".join(kept)
 
 
 def _line(turn: Turn) -> str:
