@@ -6,14 +6,13 @@ no markup, and no characters that a terminal would obey or a reader would not se
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import shlex
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -27,6 +26,7 @@ from rich.text import Text
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.clock import time_written
+from langchain_agentmem.base.encoding import json_value
 from langchain_agentmem.base.events import Progress as HowFar
 from langchain_agentmem.base.events import Watch
 from langchain_agentmem.base.files import file_of
@@ -224,31 +224,14 @@ def reasons(why: Why) -> str:
     return "; ".join(parts) or "no reason"
 
 
-def plain(value: Any) -> Any:
-    """A value as JSON has it; dataclasses and named tuples become objects, times ISO 8601, durations seconds."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    elif hasattr(value, "_asdict"):
-        value = value._asdict()
-    if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    return value if value is None or isinstance(value, str | int | float) else str(value)
-
-
 def print_json(value: Any, *, indent: int | None = 2) -> None:
     """Print a value as JSON, in ASCII, so that no console and no encoding can spoil it.
 
     Args:
-        value: The value, see `plain`.
+        value: The value, see `json_value`.
         indent: By how many spaces what lies within is moved; None for all on one line.
     """
-    typer.echo(json.dumps(plain(value), indent=indent))
+    typer.echo(json.dumps(json_value(value), indent=indent))
 
 
 LONGEST_LINE = 160

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 import typer
 
 from langchain_agentmem.base import encryption_key as keys
+from langchain_agentmem.base.encoding import json_value
 from langchain_agentmem.base.files import file_of
 from langchain_agentmem.base.namespaces import named, namespace_named
 from langchain_agentmem.base.safe_repr import counted, printable
@@ -228,7 +229,7 @@ def erase(
     if not any(report.counts.values()):
         told = f"There {is_not} nothing to erase{where}.{others}"
     # It can be kept as the proof of an erasure.
-    value = {**given, **console.plain(report), "dry_run": dry_run, "at": datetime.now(UTC)}
+    value = {**given, **json_value(report), "dry_run": dry_run, "at": datetime.now(UTC)}
     return Report(value, printable(told + more))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from langchain_agentmem.agent_memory import AgentMemory
+from langchain_agentmem.base.encoding import json_value
 from langchain_agentmem.base.namespaces import named, namespace_named
 from langchain_agentmem.base.safe_repr import counted
 from langchain_agentmem.cli import console
@@ -211,7 +212,7 @@ def verify(
     with console.working("Nothing was changed.", "walking"), console.existing(database) as memory:
         found = _trail(memory, None).verify(since)
     told = f"{counted(found.entries, 'entries')}, of which {found.erased:,} are erased.\nHead: {found.head}"
-    value = {**console.plain(found), "ok": found.ok, "head": str(found.head)}
+    value = {**json_value(found), "ok": found.ok, "head": str(found.head)}
     return console.check_report(found.problems, told, value)
 
 
@@ -283,7 +284,7 @@ def _todo_lines(todo: AuditEntry) -> Iterator[Line]:
 
 def _entry(entry: AuditEntry) -> dict[str, Any]:
     """An entry as JSON has it. Of a model call it has prompt and reply, and not all its messages."""
-    return {name: value for name, value in console.plain(entry).items() if name != "messages"}
+    return {name: value for name, value in json_value(entry).items() if name != "messages"}
 
 
 def _whole(entry: AuditEntry) -> dict[str, Any]:

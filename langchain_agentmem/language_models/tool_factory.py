@@ -12,8 +12,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import accumulate
@@ -24,6 +23,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
 from langchain_agentmem.base.argument_checks import describe_fault
 from langchain_agentmem.base.concurrency import in_worker
+from langchain_agentmem.base.encoding import json_value
 from langchain_agentmem.base.namespaces import id_of, path_of
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, leaves_the_node, safe_repr
 from langchain_agentmem.language_models.model_calls import written_by
@@ -51,7 +51,7 @@ def told(value: Any) -> str:
     if isinstance(value, str):
         return _STEERING.sub(_escape, value)
     # Outside of its texts, JSON that is written on one line has none of these characters.
-    return _STEERING.sub(_escape, json.dumps(plain(value), ensure_ascii=False))
+    return _STEERING.sub(_escape, json.dumps(json_value(value, "seconds"), ensure_ascii=False))
 
 
 def listed(name: str, values: Sequence[Any], **more: Any) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def listed(name: str, values: Sequence[Any], **more: Any) -> dict[str, Any]:
         values: The results, the most important first.
         more: What else is told of them; None is left out.
     """
-    shown = [*map(plain, values)]
+    shown = json_value(values, "seconds")
     sizes = accumulate(len(json.dumps(value, ensure_ascii=False)) for value in shown)
     fitting = max(1, sum(size <= MOST for size in sizes))
     told_too = {"left_out": max(0, len(values) - fitting) or None, **more}
@@ -78,21 +78,6 @@ def passage(text: str, note: str = "", most: int = PASSAGE) -> str:
         most: How much of it is shown, in characters.
     """
     return text if len(text) <= most else f"{text[:most]} … {note}".rstrip()
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON knows it."""
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="seconds")
-    if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: plain(getattr(value, each.name)) for each in fields(value) if not each.name.startswith("_")}
-    if hasattr(value, "_asdict"):
-        return plain(value._asdict())
-    if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(each) for each in value]
-    return value if value is None or isinstance(value, str | bool | int | float) else str(value)
 
 
 def _escape(match: re.Match[str]) -> str:
