@@ -26,10 +26,10 @@ from uuid import UUID
 from langchain_agentmem.base.argument_checks import (
     USUAL_LIMITS,
     MemoryLimits,
-    channels_given,
     check_flag,
     check_value,
     name_given,
+    texts_given,
 )
 from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
 from langchain_agentmem.base.concurrency import Closing, awaited
@@ -170,7 +170,7 @@ class AgentMemory(Maintenance, Closing):
         key = EncryptionKey.of(key)  # which no traceback shows
         self.retention = checked_retention(retention)
         self.strict = check_flag("strict", strict)
-        self.record = channels_given(record)
+        self.record = tuple(dict.fromkeys(texts_given(record, "The channels to record")))
         if weights is not None:
             from langchain_agentmem.rewinding.outlook import checked_weights  # noqa: PLC0415 - who weighs pays
 

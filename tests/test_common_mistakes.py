@@ -62,7 +62,7 @@ REFUSED = {
     'AgentMemory("new.db", index={"embed": len, "dims": 3, "score": "dot"})': "score must be 'cosine', got 'dot'",
     'AgentMemory("new.db", index={"score": "cosine"})': "index['score'] = 'cosine' needs index['embed']",
     'AgentMemory("new.db", strict="no")': "strict must be a valid boolean, got 'no'",
-    'AgentMemorySaver("new.db", record=7)': "record is a list of names of channels",
+    'AgentMemorySaver("new.db", record=7)': "The channels to record are a list of texts",
     'AgentMemorySaver.from_conn_string("new.db", retention=7)': "retention must be a Retention, not 7",
     'AgentMemoryStore.from_conn_string("new.db", ttl=7)': "ttl must be a dictionary such as",
     'AgentMemoryByteStore("new.db", namespace="ada")': "write ('ada',) instead of 'ada'",

@@ -199,18 +199,6 @@ def texts_given(values: Any, what: str) -> list[str]:
     return list(values)
 
 
-def channels_given(record: Any) -> tuple[str, ...]:
-    """The names of channels whose messages a user wants recorded.
-
-    Raises:
-        InvalidInput: They are no list of names.
-    """
-    is_list = isinstance(record, Sequence) and not isinstance(record, str)
-    if not is_list or not all(isinstance(name, str) and name and "\0" not in name for name in record):
-        raise InvalidInput(f'record is a list of names of channels, such as ("messages",), not {safe_repr(record)}.')
-    return tuple(dict.fromkeys(record))
-
-
 def check_whole(name: str, value: Any, least: int = 0) -> None:
     """Check an option that is a whole number.
 
@@ -240,13 +228,6 @@ def check_flag(name: str, value: Any) -> bool:
         InvalidInput: It is neither True nor False.
     """
     return check_value(bool, value, name)  # type: ignore[no-any-return]  # which it is
-
-
-def listed_field(name: str, values: Any) -> list[Any]:
-    """The list that a field of a configuration is given; a text is none."""
-    if isinstance(values, str | Mapping) or not isinstance(values, Sequence | set | frozenset):
-        raise InvalidInput(f"{name} must be a list, not {safe_repr(values)}.")
-    return list(values)
 
 
 # --- How much may be given at most ------------------------------------------------------------------------------------

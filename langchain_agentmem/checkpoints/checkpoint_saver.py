@@ -75,7 +75,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.store.base import BaseStore
 
-from langchain_agentmem.base.argument_checks import channels_given, check_flag
+from langchain_agentmem.base.argument_checks import check_flag, texts_given
 from langchain_agentmem.base.clock import micros, time_written
 from langchain_agentmem.base.concurrency import (
     Closing,
@@ -174,7 +174,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             raise InvalidInput(f"retention must be a Retention, not {safe_repr(self.retention)}.")
         if record is None:
             record = getattr(memory, "record", ()) if serde is None else ()
-        self.record = channels_given(record)
+        self.record = tuple(dict.fromkeys(texts_given(record, "The channels to record")))
         if self.record and sharing(self.serde) != EVERYTHING:
             raise InvalidInput(
                 "Messages are recorded in plain text, under LangGraph's own serializer only: give record=(), or none."

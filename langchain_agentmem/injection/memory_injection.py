@@ -24,7 +24,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
-from langchain_agentmem.base.argument_checks import check_whole, listed_field
+from langchain_agentmem.base.argument_checks import check_whole, texts_given
 from langchain_agentmem.base.namespaces import ThreadLike, id_of, path_of
 from langchain_agentmem.base.origins import Trust, trusted_given
 from langchain_agentmem.conversations import prompt_notes
@@ -134,7 +134,7 @@ class MemorySelection:
         if self.query is not None and not callable(self.query):
             raise InvalidInput(f"query must be a function, not {type(self.query).__name__}.")
         check_whole("limit", self.limit)
-        self._kinds = None if self.kinds is None else tuple(dict.fromkeys(listed_field("kinds", self.kinds)))
+        self._kinds = None if self.kinds is None else tuple(dict.fromkeys(texts_given(self.kinds, "kinds")))
         known = all_parts().kinds
         if unknown := [each for each in self._kinds or () if each not in known]:
             raise InvalidInput(f"There is no {safe_repr(unknown[0])} among kinds; there are {', '.join(known)}.")

@@ -248,7 +248,7 @@ class TestWhatIsBrought:
 
     def test_wrong_arguments_are_refused_at_once(self, memory):
         for wrong in (
-            {"branch_or_config": ""}, {"namespace": "ada"}, {"query": "trees"}, {"kinds": "message"},
+            {"branch_or_config": ""}, {"namespace": "ada"}, {"query": "trees"}, {"kinds": 7},
             {"kinds": ["thought"]}, {"limit": -1}, {"limit": True}, {"budget": "much"}, {"role": "assistant"},
         ):  # fmt: skip
             with pytest.raises(InvalidInput):
