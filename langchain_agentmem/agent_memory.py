@@ -23,6 +23,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 from uuid import UUID
 
+import langchain_agentmem as public  # which loads a class when it is first used
 from langchain_agentmem.base.argument_checks import (
     USUAL_LIMITS,
     MemoryLimits,
@@ -284,9 +285,7 @@ class AgentMemory(Maintenance, Closing):
             process_strategy: Compacts in place of the configuration's processors.
             retrieval_strategy: Says what of the context is shown. Default: all.
         """
-        from langchain_agentmem.compaction.managed_conversation import ManagedConversationMemory  # noqa: PLC0415 - who needs it pays
-
-        return ManagedConversationMemory(
+        return public.ManagedConversationMemory(
             self.database,
             conversation_id,
             namespace=namespace,
@@ -319,9 +318,7 @@ class AgentMemory(Maintenance, Closing):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        from langchain_agentmem.compaction.compaction_node import CompactionNode  # noqa: PLC0415 - it loads LangChain's runnables
-
-        return _made("A compaction node cannot be made of this", CompactionNode, self, model, config, **options)
+        return _made("A compaction node cannot be made of this", public.CompactionNode, self, model, config, **options)
 
     def layers(
         self,
@@ -354,10 +351,8 @@ class AgentMemory(Maintenance, Closing):
         Raises:
             InvalidInput: An argument is wrong, or no run is there.
         """
-        from langchain_agentmem.layers.layered_memory import LayeredMemory  # noqa: PLC0415 - who needs it pays
-
         whose = self._standpoint(branch_or_config, namespace, scope)
-        return LayeredMemory(self.database, whose, namespace=namespace, settings=settings, model=model)
+        return public.LayeredMemory(self.database, whose, namespace=namespace, settings=settings, model=model)
 
     def facts(
         self,
@@ -388,10 +383,8 @@ class AgentMemory(Maintenance, Closing):
         Raises:
             InvalidInput: An argument is wrong, or no run is there.
         """
-        from langchain_agentmem.facts.kg_memory import KGMemory  # noqa: PLC0415 - who needs it pays
-
         whose = self._standpoint(branch_or_config, namespace, scope)
-        return KGMemory(
+        return public.KGMemory(
             self.database, whose, namespace=namespace, model=model, description=description, settings=settings
         )
 
@@ -407,9 +400,7 @@ class AgentMemory(Maintenance, Closing):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        from langchain_agentmem.facts.fact_tools import RememberFacts  # noqa: PLC0415 - it loads LangChain's runnables
-
-        return _made("Facts cannot be remembered like this", RememberFacts, self, model, **options)
+        return _made("Facts cannot be remembered like this", public.RememberFacts, self, model, **options)
 
     def experiences(self, directory: str | os.PathLike[str], *, subfolders: bool = False) -> ExperienceLibrary:
         """Handcrafted experiences: a folder of instructions, each with the condition for it.
@@ -423,9 +414,7 @@ class AgentMemory(Maintenance, Closing):
         Raises:
             InvalidInput: There is no such folder, or an argument is wrong.
         """
-        from langchain_agentmem.experiences.experience_library import ExperienceLibrary  # noqa: PLC0415 - who needs it pays
-
-        return ExperienceLibrary(self.database, directory, subfolders=subfolders)
+        return public.ExperienceLibrary(self.database, directory, subfolders=subfolders)
 
     @cached_property
     def audit(self) -> AuditTrail:
@@ -434,9 +423,7 @@ class AgentMemory(Maintenance, Closing):
         `memory.audit.add(prompt, reply)` adds one, `memory.audit.handler()` is a callback handler that adds every model
         call of a run. `AuditTrail(memory, namespace)` is that of another namespace.
         """
-        from langchain_agentmem.audit.audit_trail import AuditTrail  # noqa: PLC0415 - who needs it pays
-
-        return AuditTrail(self.database)
+        return public.AuditTrail(self.database)
 
     @cached_property
     def corrections(self) -> Corrections:
@@ -468,9 +455,7 @@ class AgentMemory(Maintenance, Closing):
     @cached_property
     def admin(self) -> Admin:
         """Operators' methods: backup, restore, copy, prune, verify, statistics, listings of threads and namespaces."""
-        from langchain_agentmem.upkeep.admin import Admin  # noqa: PLC0415 - who needs it pays
-
-        return Admin(self.database)
+        return public.Admin(self.database)
 
     @cached_property
     def checkpointer(self) -> AgentMemorySaver:
@@ -478,9 +463,7 @@ class AgentMemory(Maintenance, Closing):
 
         It records the messages of its threads, see `record`.
         """
-        from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver  # noqa: PLC0415 - it loads LangGraph
-
-        return AgentMemorySaver(self)
+        return public.AgentMemorySaver(self)
 
     @cached_property
     def store(self) -> AgentMemoryStore:
@@ -489,9 +472,7 @@ class AgentMemory(Maintenance, Closing):
         It is shared by all threads, and not rewound with them. Namespaces are given by each call: what is of a user
         belongs below theirs, as ("users", "ada", "notes").
         """
-        from langchain_agentmem.stores.agent_store import AgentMemoryStore  # noqa: PLC0415 - it loads LangGraph
-
-        return AgentMemoryStore(self, index=self._index)
+        return public.AgentMemoryStore(self, index=self._index)
 
     @cached_property
     def thread_store(self) -> AgentMemoryThreadStore:
@@ -500,9 +481,7 @@ class AgentMemory(Maintenance, Closing):
         `builder.compile(checkpointer=memory.checkpointer, store=memory.thread_store)`, or use it in nodes beside
         `memory.store`. `memory.thread_store.at(config)` looks at a checkpoint from outside.
         """
-        from langchain_agentmem.stores.agent_store import AgentMemoryThreadStore  # noqa: PLC0415 - it loads LangGraph
-
-        return AgentMemoryThreadStore(self, index=self._index)
+        return public.AgentMemoryThreadStore(self, index=self._index)
 
     def byte_store(self, namespace: Sequence[str] | None = None) -> AgentMemoryByteStore:
         """Values by key, as LangChain's `ByteStore`: for `CacheBackedEmbeddings` and the like.
@@ -511,9 +490,7 @@ class AgentMemory(Maintenance, Closing):
             namespace: Whose values; it sees no other's, not those of namespaces below either. Default: the running
                 config's, else the root.
         """
-        from langchain_agentmem.stores.byte_store import AgentMemoryByteStore  # noqa: PLC0415 - it loads LangChain
-
-        return AgentMemoryByteStore(self, namespace)
+        return public.AgentMemoryByteStore(self, namespace)
 
     def create(
         self, memory_type: str = "conversation_history", **options: object
@@ -566,13 +543,12 @@ class AgentMemory(Maintenance, Closing):
         """
         from langchain_agentmem.compaction.compacted_context import ConversationOption  # noqa: PLC0415
         from langchain_agentmem.compaction.dropped_messages import dropped_tools  # noqa: PLC0415
-        from langchain_agentmem.facts.fact_tools import fact_tools  # noqa: PLC0415
         from langchain_agentmem.language_models.tool_factory import chosen  # noqa: PLC0415 - who needs it pays
         from langchain_agentmem.layers.layer_tools import SMALL_SET, layer_tools  # noqa: PLC0415
 
         dropped = dropped_tools(self, ConversationOption(*self._conversation_named(branch_or_config)))
         layers = layer_tools(self, branch_or_config)
-        facts = fact_tools(self, branch_or_config)
+        facts = public.fact_tools(self, branch_or_config)
         names = [*(tool.name for tool in dropped), *SMALL_SET] if include is None else include
         return chosen([*dropped, *layers, *facts], names)
 
@@ -616,9 +592,7 @@ class AgentMemory(Maintenance, Closing):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        from langchain_agentmem.injection.memory_injection import MemoryInjection  # noqa: PLC0415 - who needs it pays
-
-        return _made("Memory cannot be injected like this", MemoryInjection, self, branch_or_config, **options)
+        return _made("Memory cannot be injected like this", public.MemoryInjection, self, branch_or_config, **options)
 
     def written_by(self, source: SourceName, actor: str | None = None) -> AbstractContextManager[None]:
         """Set the source and actor of what is written meanwhile, in this task or thread of execution.
@@ -714,9 +688,7 @@ class AgentMemory(Maintenance, Closing):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        from langchain_agentmem.stores.retriever import AgentMemoryRetriever  # noqa: PLC0415 - it loads LangChain
-
-        return AgentMemoryRetriever(**search_arguments, memory=self)
+        return public.AgentMemoryRetriever(**search_arguments, memory=self)
 
     # -- moving in ---------------------------------------------------------------------------------------------
 
