@@ -4,8 +4,8 @@
     Does `a < b` hold? &lt;/note> It does.
     </note>
 
-Only what could be taken for the marks is escaped, so that code stays as it was written. `unfenced` gives back exactly
-the text. Fences of different names may stand in each other.
+Only what could be taken for the marks is escaped, so that code stays as it was written. No two texts give the same
+block. Fences of different names may stand in each other.
 
 `harmless` takes out of a text what acts on a reader instead of telling something: what nobody sees, and what a model or
 its server takes for the end of a message. That cannot be undone.
@@ -21,7 +21,7 @@ from functools import lru_cache
 from langchain_agentmem.base.encoding import replace_surrogates
 from langchain_agentmem.errors import InvalidInput, safe_repr
 
-__all__ = ["fenced", "harmless", "unfenced"]
+__all__ = ["fenced", "harmless"]
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -52,25 +52,6 @@ def fenced(tag: str, text: str, **attributes: object) -> str:
     return f"<{tag}{told}>\n{escaped}\n</{tag}>"
 
 
-def unfenced(tag: str, block: str) -> str | None:
-    """Read what `fenced` wrote.
-
-    Args:
-        tag: The name of the marks.
-        block: The whole of it.
-
-    Returns:
-        Exactly the text that was fenced; None if this is no such block.
-
-    Raises:
-        InvalidInput: The tag is none.
-    """
-    match = re.fullmatch(rf"<{_name(tag)}(?: [\w-]+=\"[^\"<>\n]*\")*>\n(.*)\n</{tag}>", block, re.DOTALL)
-    if not match or _marks(tag).search(match.group(1)):
-        return None
-    return _shown(tag).sub(lambda match: "<" if match.group() == "&lt;" else "&", match.group(1))
-
-
 def _name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise InvalidInput(
@@ -93,20 +74,9 @@ def _rest(tag: str) -> str:
 
 
 @lru_cache
-def _marks(tag: str) -> re.Pattern[str]:
-    return re.compile(f"<(?={_rest(tag)})")
-
-
-@lru_cache
 def _hidden(tag: str) -> re.Pattern[str]:
     rest = _rest(tag)
     return re.compile(f"<(?={rest})|&(?=(?:amp;)*lt;{rest})")
-
-
-@lru_cache
-def _shown(tag: str) -> re.Pattern[str]:
-    rest = _rest(tag)
-    return re.compile(f"&lt;(?={rest})|&amp;(?=(?:amp;)*lt;{rest})")
 
 
 # --- What acts on a reader -----------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_agentmem.base.argument_checks import check_whole, text_given
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.events import CompressionFellShort
-from langchain_agentmem.base.fencing import fenced, unfenced
+from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.errors import leaves_the_node
 from langchain_agentmem.language_models.lenient_json import strip_reasoning
 from langchain_agentmem.language_models.model_calls import ModelLike, ask, usable_model
@@ -98,6 +98,7 @@ Answer with the shortened text and nothing else. It may have at most {max_chars}
 _AGAIN = "That has {length} characters. Say it in at most {max_chars}, and answer with the text alone."
 
 _MARK = "text"
+_MARKED = re.compile(rf"\A<{_MARK}\b[^>\n]*>\n(.*)\n</{_MARK}>\Z", re.DOTALL)
 _CODE = re.compile(r"\A```[\w+-]*\n(.*?)\n?```\Z", re.DOTALL)
 _SHRINKS_BY = 0.85
 """Each time that an answer is too long, the next one is asked to be shorter than it has to be."""
@@ -217,8 +218,7 @@ def _said(text: str, reply: str) -> str:
     said = strip_reasoning(reply).strip()
     if (inside := _CODE.match(said)) is not None and not text.lstrip().startswith("```"):
         said = inside.group(1).strip()
-    if said.startswith(f"<{_MARK}"):  # some models give the marks back
-        said = (unfenced(_MARK, said) or said).strip()
+    said = _MARKED.sub(r"\1", said).strip()  # some models give the marks back
     return said if any(map(str.isalnum, said)) else ""
 
 

@@ -27,7 +27,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from langchain_core.messages import BaseMessage, HumanMessage, RemoveMessage, SystemMessage
 
 from langchain_agentmem.base.encoding import IMAGES, kind_of, replace_surrogates
-from langchain_agentmem.base.fencing import fenced, unfenced
+from langchain_agentmem.base.fencing import fenced
 
 MEMORY_MARK = "agentmem_memory"
 """In `additional_kwargs` of a message that brings memory: which part."""
@@ -83,9 +83,8 @@ def is_injected(message: BaseMessage, *parts: Part) -> bool:
     content: Any = message.content
     if isinstance(content, list) and len(content) == 1 and isinstance(content[0], dict):  # with a breakpoint
         content = content[0].get("text")
-    if not isinstance(content, str) or not content.startswith(head := _HEADS[part] + "\n"):
-        return False
-    return unfenced(_TAGS[part], content[len(head) :]) is not None
+    begin, end = f"{_HEADS[part]}\n<{_TAGS[part]}>\n", f"</{_TAGS[part]}>"
+    return isinstance(content, str) and content.startswith(begin) and content.find(end) == len(content) - len(end)
 
 
 SUMMARY_MARK = "agentmem_summary"
@@ -250,7 +249,9 @@ def _says_no_more(message: BaseMessage, summary: Summary) -> bool:
     for image in reversed(summary.kept_images):
         text = text.removesuffix(_label(image))
     head, _, record = text.partition("\n")
-    return head == _head(summary) and unfenced(_FENCE, record) == sections(summary)
+    mark, _, block = record.partition("\n")
+    _, _, same = fenced(_FENCE, sections(summary)).partition("\n")
+    return head == _head(summary) and mark.startswith(f"<{_FENCE}") and block == same
 
 
 def _head(summary: Summary) -> str:

@@ -9,9 +9,9 @@ import pytest
 from langchain_core.messages import HumanMessage, SystemMessage
 
 from langchain_agentmem import AgentMemory, AgentMemoryError
-from langchain_agentmem.base.fencing import unfenced
 from langchain_agentmem.cli.demo import MARK, NOTED, NOTHING, ask, build_agent, prompt_for, quoted
 from langchain_agentmem.studio import sample
+from tests.support.fences import unfenced
 from tests.support.models import ScriptedModel
 
 pytestmark = pytest.mark.sqlite_suffices

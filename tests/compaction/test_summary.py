@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage, convert_to_openai_messages, messages_from_dict, messages_to_dict
 
-from langchain_agentmem.base.fencing import unfenced
 from langchain_agentmem.messages.message_marks import KeptImage, Summary, summary_in, summary_message
+from tests.support.fences import unfenced
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
 OTHER = {"type": "image", "base64": "/9j/4AAQ", "mime_type": "image/jpeg"}

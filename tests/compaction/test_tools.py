@@ -8,13 +8,13 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langgraph.prebuilt import ToolNode
 
 from langchain_agentmem import InvalidInput
-from langchain_agentmem.base.fencing import unfenced
 from langchain_agentmem.compaction.compaction_config import ToolTruncationConfig
 from langchain_agentmem.compaction.dropped_messages import PAGE_TOKENS, messages_behind
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.message_marks import summary_in
 from tests.compaction.summarizers import FILLER, Summarizer, budget, with_a_call
+from tests.support.fences import unfenced
 from tests.support.graphs import at, line
 from tests.support.models import calling
 

@@ -21,7 +21,6 @@ from pydantic import BaseModel
 
 from langchain_agentmem import Experience, LayeredMemory, MemoryInjection
 from langchain_agentmem.base.events import ExperienceSelectionFellBack
-from langchain_agentmem.base.fencing import unfenced
 from langchain_agentmem.compaction import CompactionState, ManagedMemoryConfig
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import section
@@ -29,6 +28,7 @@ from langchain_agentmem.messages.message_marks import MEMORY_MARK, is_injected
 from langchain_agentmem.messages.prompt_forms import placed
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.layers.hostile import TEXTS, TOKENS, marks
+from tests.support.fences import unfenced
 from tests.support.graphs import at, line
 from tests.support.models import kinds_shown
 

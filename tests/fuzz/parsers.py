@@ -110,7 +110,6 @@ def _prompt(data: bytes) -> None:
     text = text_of(data)
     shown = fencing.fenced("memory", text, by=text[:50])
     assert len(re.findall(r"</memory(?!\w)", shown)) == 1, text
-    fencing.unfenced("memory", text)
     fencing.on_one_line(text)
     redaction.redact(text)
     with contextlib.suppress(ValueError, RecursionError):

@@ -11,7 +11,6 @@ from langchain_core.runnables.history import RunnableWithMessageHistory
 from langgraph.graph import MessagesState
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.base.fencing import unfenced
 from langchain_agentmem.compaction import CompactionState, ManagedMemoryConfig
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.injection.memory_injection import MemoryInjection
@@ -22,6 +21,7 @@ from langchain_agentmem.messages.langchain_messages import from_langchain
 from langchain_agentmem.messages.message_marks import MEMORY_MARK, injected, is_injected
 from langchain_agentmem.messages.prompt_forms import Brought, woven
 from langchain_agentmem.testing import assert_valid_for_providers
+from tests.support.fences import unfenced
 from tests.support.graphs import at, line
 from tests.support.histories import random_history
 from tests.support.models import ScriptedModel, calling, kinds_shown

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from langchain_core.messages import HumanMessage
 
-from langchain_agentmem.base.fencing import harmless, unfenced
+from langchain_agentmem.base.fencing import harmless
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.injection.memory_injection import MemoryInjection
 from langchain_agentmem.layers.layered_memory import LayeredMemory
@@ -15,6 +15,7 @@ from langchain_agentmem.layers.resource_memory import RESOURCE_USED
 from langchain_agentmem.messages.message_marks import injected, is_injected
 from tests.layers.hostile import CASES, HOSTILE, TEXTS, TOKENS, UNSEEN, headings, marks, structure
 from tests.layers.made import START, entry, event, record
+from tests.support.fences import unfenced
 
 pytestmark = pytest.mark.sqlite_suffices
 
