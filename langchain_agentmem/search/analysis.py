@@ -16,18 +16,17 @@ little else is found and nothing depends on it. No rule knows a name.
 from __future__ import annotations
 
 import re
-import sys
 import unicodedata
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
-from importlib import import_module
 from importlib.metadata import version
-from importlib.util import find_spec, module_from_spec
 from itertools import accumulate, compress
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from zlib import crc32
+
+from snowballstemmer.english_stemmer import EnglishStemmer
 
 from langchain_agentmem.base.data_tables import data_table, word_set
 
@@ -239,24 +238,6 @@ def _carries_meaning(mark: str, name: str) -> bool:
 _FOLDING = _FoldingTable(enumerate(_LETTERS_AND_DIGITS[:128].decode()))
 
 
-def _english_stemmer() -> Callable[[], Any]:
-    """Return the class of the English stemmer, never that of PyStemmer: every process must cut words alike.
-
-    Its package would bring those of thirty other languages, so a package of our own with the same modules stands in for
-    it; where there are no files, as in a program that was packed up, it comes as usual.
-    """
-    name = "english_stemmer"
-    if (found := find_spec("snowballstemmer")) is not None:
-        alias = f"{__name__}_snowball"
-        sys.modules[alias] = module_from_spec(found)
-        with suppress(ImportError):
-            return import_module(f"{alias}.{name}").EnglishStemmer  # type: ignore[no-any-return]
-    return import_module(f"snowballstemmer.{name}").EnglishStemmer  # type: ignore[no-any-return]
-
-
-_Stemmer = _english_stemmer()
-
-
 class Analysed(NamedTuple):
     """A text as it is indexed.
 
@@ -369,7 +350,7 @@ def _is_one_word(text: str) -> bool:
 def _stem(word: str) -> str:
     if not (word.isascii() and word.isalpha()):
         return word[article.end() :] if (article := _ARTICLE.match(word)) else word
-    return str(_Stemmer().stemWord(BASE_FORMS.get(word, word)))  # its own, as it keeps the word it is at work on
+    return str(EnglishStemmer().stemWord(BASE_FORMS.get(word, word)))  # its own, as it keeps the word it is at work on
 
 
 @cache

@@ -290,7 +290,7 @@ def search(
         usual = weights_in_time(usual)
     length = max(totals["words"] / totals["documents"], 1.0)
     found = ranking.ranked(
-        Asked(terms, asked.asks_for, times, speakers, asked.look_up, int(totals["last_at"])),
+        Asked(terms, asked.asks_for, times, speakers, asked.look_up),
         Field(postings, worth, documents, length, conversations, related, closeness, repeats),
         _within(documents, walls, kinds),
         limit=limit,
@@ -617,24 +617,6 @@ def _place_in_group(each: Recollection) -> tuple[float, ...]:
     return _FIRST.index(each.kind), is_raw, rank, -each.created_at.timestamp()
 
 
-def _different(found: Sequence[Recollection], limit: int, weight: float) -> list[Recollection]:
-    """The best of what does not say the same as a better one."""
-    left = [(each, set(analysis.terms(each.text))) for each in found]
-    losses = [0.0] * len(left)
-    kept: list[Recollection] = []
-    while left and len(kept) < limit:
-        best = max(range(len(left)), key=lambda place: left[place][0].score - losses[place])
-        each, terms = left.pop(best)
-        loss = losses.pop(best)
-        kept.append(each.more(diversity=-loss) if loss else each)
-        losses = [max(old, weight * _alike(terms, other)) for old, (_, other) in zip(losses, left, strict=True)]
-    return kept
-
-
-def _alike(one: set[str], other: set[str]) -> float:
-    return len(one & other) / len(one | other) if one and other else 0.0
-
-
 def _with_phrases(each: Recollection, phrases: Sequence[Sequence[str]], weight: float) -> Recollection:
     """A result that holds what stands in quotation marks in the query, word by word, is worth more."""
     text = " ".join(analysis.terms(each.text))
@@ -692,11 +674,11 @@ class Search(NamedTuple):
         limit, asked, walls = self.limit, self.asked, self.walls
         if limit == 0 or (walls.kinds is not None and not walls.kinds):
             return []
-        weights, is_timed = self.weights or WEIGHTS, self.order == "time"
+        is_timed = self.order == "time"
         looked = None if self.outlook is None else self.outlook.looked(tx, asked.now)
         walls = walls if looked is None else looked.within(tx, walls, asked.now)
         several = walls.kinds is None or len(walls.kinds) > 1  # of which two may say the same
-        many = limit * (MORE if asked.phrases or weights.diversity or is_timed else 2 if several else 1)
+        many = limit * (MORE if asked.phrases or is_timed else 2 if several else 1)
         while True:
             hits = search(tx, asked, walls, limit=many, weights=self.weights, dense=dense, order=self.order)
             given = given_to_user(tx, hits, asked.now, looked)
@@ -705,7 +687,8 @@ class Search(NamedTuple):
             known = (given[hit.document] for hit in hits if hit.document in given)
             found = once((each for each in known if trusts(each, walls.trusted)), in_time=is_timed)
             if asked.phrases:
-                found = [_with_phrases(each, asked.phrases, weights.phrase) for each in found]
+                weight = (self.weights or WEIGHTS).phrase
+                found = [_with_phrases(each, asked.phrases, weight) for each in found]
             seen = len(found)
             if is_timed:
                 found = in_time(found, asked, limit)
@@ -714,7 +697,7 @@ class Search(NamedTuple):
             if (seen if many >= MOST_COMPARED else len(found)) >= limit or len(hits) < many:
                 break
             many *= MORE  # some of them have expired, cannot be seen from here, or repeat others
-        return _different(found, limit, weights.diversity) if weights.diversity and not is_timed else found[:limit]
+        return found[:limit]
 
 
 def near(database: Database, asked: analysis.Question, walls: Walls, *, needed: bool = False) -> Near | None:

@@ -18,13 +18,12 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
 from operator import itemgetter
 from statistics import StatisticsError, correlation, fmean
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from langchain_agentmem.errors import InvalidInput, safe_repr
+from langchain_agentmem.base.argument_checks import Options
 from langchain_agentmem.search.analysis import FEATURES, USER, terms_of
 from langchain_agentmem.search.dates import TimeSpan
 from langchain_agentmem.search.search_index import PLACE_BITS
@@ -40,7 +39,7 @@ _ANSWERS = {"time": _FEATURE["time"], "number": _FEATURE["number"], "place": _FE
 """What a text has that tells what is asked for, by the name of its weight."""
 
 _SIGNALS = (
-    *("length", "date", "conversation", "vectors", "own_vector", "recency"),
+    *("length", "date", "conversation", "vectors", "own_vector"),
     *("answered", "account", "standing_wish", "preference", "answer", "opening"),
 )
 """The signals that are measured on each document: the last six only where a user talks with an assistant."""
@@ -63,8 +62,7 @@ Weight = float | tuple[float, float]
 """What a signal counts: a number, or two, its base and how much it changes where messages are long."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
+class Weights(Options):
     """How much each signal counts: a number, or a tuple of a base and a slope.
 
     With those two it counts `base + slope * length`, where length is 0 in short talk (25 words or less a message) and 1
@@ -97,10 +95,6 @@ class Weights:
         opening: How early in its conversation the user says it. Off by default; it counts in the order of time.
         vectors: The cosine of its vector with the question's, its neighbours' vectors mixed in.
         own_vector: The same cosine of its own vector alone, which counts the more the longer messages are.
-        recency: That it was said lately: all of it for the newest, half for what is 30 days older. Off by default,
-            since it hurt where it was measured.
-        diversity: What a result loses for saying what better ones say already, by the share of common terms (maximal
-            marginal relevance); one number. Off by default, for the same reason.
 
     Raises:
         InvalidInput: A weight is something else.
@@ -131,33 +125,11 @@ class Weights:
     opening: Weight = 0.0
     vectors: Weight = 0.0
     own_vector: Weight = 0.0
-    recency: Weight = 0.0
-    diversity: float = 0.0
-
-    def __post_init__(self) -> None:
-        for each in fields(self):
-            given = getattr(self, each.name)
-            single = each.name in {"phrase", "diversity"}
-            if not _is_number(given) and (single or not _is_line(given)):
-                forms = "a number" if single else "a number, or a tuple of two"
-                raise InvalidInput(f"The weight {each.name} must be {forms}, not {safe_repr(given)}.")
 
     def where(self, average: float) -> dict[str, float]:
         """What each signal counts where messages have so many words on the average."""
         length = min(_LONGEST, max(0.0, math.log10(average / _SHORT)))
-        given = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {
-            name: weight[0] + weight[1] * length if isinstance(weight, tuple) else weight
-            for name, weight in given.items()
-        }
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _is_line(value: Any) -> bool:
-    return isinstance(value, tuple) and len(value) == len(("base", "slope")) and all(map(_is_number, value))
+        return {name: weight[0] + weight[1] * length if isinstance(weight, tuple) else weight for name, weight in self}
 
 
 WEIGHTS = Weights()
@@ -168,7 +140,7 @@ _WITH_VECTORS: Mapping[str, Any] = {
     "vectors": (0.75, -0.35),
     "own_vector": (0.1, 0.25),
 }
-WEIGHTS_WITH_VECTORS = replace(WEIGHTS, **_WITH_VECTORS)
+WEIGHTS_WITH_VECTORS = WEIGHTS.replace(**_WITH_VECTORS)
 """Where there are, and they are trusted: these say much of what the terms say."""
 
 
@@ -182,7 +154,7 @@ def weights_with_vectors(trust: float) -> Weights:
     for name, weight in _WITH_VECTORS.items():
         low, high = _line(getattr(WEIGHTS, name)), _line(weight)
         between[name] = low[0] + trust * (high[0] - low[0]), low[1] + trust * (high[1] - low[1])
-    return replace(WEIGHTS, **between)
+    return WEIGHTS.replace(**between)
 
 
 def _line(weight: Weight) -> tuple[float, float]:
@@ -198,7 +170,7 @@ def weights_in_time(usual: Weights) -> Weights:
     Args:
         usual: What they count else.
     """
-    return replace(usual, length=(0.52, -0.50), account=0.0, answer=0.47, opening=0.30, summary=0.40)
+    return usual.replace(length=(0.52, -0.50), account=0.0, answer=0.47, opening=0.30, summary=0.40)
 
 
 class Document(NamedTuple):
@@ -254,7 +226,6 @@ class Asked(NamedTuple):
         spans: Times that it names.
         speakers: The speakers that it names.
         look_up: Whether it is one word, so that only what holds it is wanted.
-        newest: When the last thing was said where the search looks.
     """
 
     terms: Sequence[str]
@@ -262,7 +233,6 @@ class Asked(NamedTuple):
     spans: Sequence[TimeSpan] = ()
     speakers: Collection[int] = ()
     look_up: bool = False
-    newest: int = 0
 
 
 class Field(NamedTuple):
@@ -520,7 +490,6 @@ class _Fit:
             weight["conversation"] * self._conversations.get(number >> PLACE_BITS, 0.0),
             weight["vectors"] * among.get(number, usual_among),
             weight["own_vector"] * alone.get(number, usual_alone),
-            weight["recency"] and weight["recency"] * _lateness(self._asked, document),
         )
         if self._roles.two and document.role is not None:
             measured += self._between(number, document, length)
@@ -591,10 +560,6 @@ class _Roles:
     def telling(self, role: str | None, bit: int) -> float:
         """How much it tells that somebody of a role has a feature: nothing if all have it."""
         return 1 - self._having[role, bit] / self._counts[role]
-
-
-def _lateness(asked: Asked, document: Document) -> float:
-    return float(0.5 ** (max(0, asked.newest - document.created_at) / (30 * _DAY)))
 
 
 def _when(spans: Sequence[TimeSpan], document: Document) -> float:

@@ -41,7 +41,6 @@ import json
 import os
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -200,8 +199,8 @@ def print_signals(
     memory: AgentMemory, transcripts: Sequence[Transcript], usual: RecallReport, weights: Weights
 ) -> None:
     """What the recall changes by when one of these weights after the other is zero."""
-    for name in (each.name for each in fields(Weights) if getattr(weights, each.name)):
-        memory.weights = replace(weights, **{name: 0.0})
+    for name in (name for name, weight in weights if weight):
+        memory.weights = weights.replace(**{name: 0.0})
         found = evaluate(searching(memory), transcripts)
         cells = "".join(f"   {found.recall(cut) - usual.recall(cut):+.3f}{'':<14}" for cut in CUTS)
         print(f"    {f'without {name}':<40}{cells}".rstrip())

@@ -41,7 +41,7 @@ class TestImporting:
         )
         others = {
             "httpx", "langchain", "langgraph", "numpy", "packaging.requirements", "psycopg",
-            "snowballstemmer", "sqlcipher3", "tiktoken", "yaml",
+            "sqlcipher3", "tiktoken", "yaml",
         }  # fmt: skip
         ours = {
             "audit", "base.redaction", "checkpoints", "compaction",

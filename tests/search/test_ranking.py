@@ -3,7 +3,6 @@
 import itertools
 import math
 import random
-from dataclasses import fields, replace
 
 import pytest
 
@@ -31,8 +30,8 @@ DAY = 86_400_000_000
 ONE, TWO = 7 << PLACE_BITS, 8 << PLACE_BITS
 """The first places of two series."""
 FEATURE = {name: 1 << bit for bit, name in enumerate(FEATURES)}
-NOTHING = Weights(**{each.name: 0.0 for each in fields(Weights)})
-OWN = replace(NOTHING, own=1.0)
+NOTHING = Weights(**dict.fromkeys(Weights.model_fields, 0.0))
+OWN = NOTHING.replace(own=1.0)
 
 
 def said(length=10, at=0, speaker=None, *features, role=None):
@@ -59,7 +58,7 @@ def scores(asked, where, weights=WEIGHTS, candidates=None):
 
 def alone(**weights):
     """Only these signals, and the terms themselves."""
-    return replace(OWN, **weights)
+    return OWN.replace(**weights)
 
 
 class TestWeights:
@@ -71,9 +70,9 @@ class TestWeights:
 
     def test_anything_else_is_refused(self):
         for wrong in ("1", None, (1.0,), (1.0, "2"), [1.0, 2.0], math.nan, (0.0, math.inf), True):
-            with pytest.raises(InvalidInput, match="weight date must be a number, or a tuple of two"):
+            with pytest.raises(InvalidInput, match="date must "):
                 Weights(date=wrong)
-        with pytest.raises(InvalidInput, match="weight phrase must be a number, not"):
+        with pytest.raises(InvalidInput, match="phrase must be a valid number"):
             Weights(phrase=(0.1, 0.2))  # which is added afterwards
 
 
@@ -218,16 +217,6 @@ class TestVectorsAndOptions:
         assert 0.5 < trust_in(few, {1}) < 1
         assert {trust_in(*each) for each in ((few, ()), (few, (1, 2)), ({}, ()), ({1: 0.2}, {1}))} == {1}
 
-    def test_recency_is_off_by_default_and_halves_in_30_days_where_it_is_wanted(self):
-        documents = {ONE: said(at=70 * DAY), ONE + 100: said(at=100 * DAY)}
-        where = field({"cat": list(documents)}, documents)
-        asked = Asked(["cat"], newest=100 * DAY)
-        found = scores(asked, where)
-        assert found[ONE] == found[ONE + 100]
-        found, without = scores(asked, where, alone(recency=1.0)), scores(asked, where, OWN)
-        assert found[ONE + 100] - without[ONE + 100] == pytest.approx(1)
-        assert found[ONE] - without[ONE] == pytest.approx(0.5)
-
 
 def a_field(luck):
     """Anything: documents of three series, some of them neighbours."""
@@ -246,7 +235,6 @@ def a_field(luck):
         [TimeSpan(100 * DAY, 130 * DAY, "then")] * luck.randrange(2),
         luck.sample([5, 6], luck.randrange(3)),
         look_up=luck.random() < 0.2,
-        newest=300 * DAY,
     )
     near = {number: (luck.random(), luck.random()) for number in documents if luck.random() < 0.3}
     alone, among = ({number: both[place] for number, both in near.items()} for place in (0, 1))
@@ -259,13 +247,13 @@ class TestReasons:
     def test_a_score_is_the_sum_of_its_reasons(self):
         for seed in range(20):
             asked, where = a_field(random.Random(seed))
-            hits = ranked(asked, where, where.documents, limit=100, weights=replace(WEIGHTS_WITH_VECTORS, recency=0.2))
+            hits = ranked(asked, where, where.documents, limit=100, weights=WEIGHTS_WITH_VECTORS)
             assert hits, seed
             for hit in hits:
                 parts = (hit.terms, hit.nearby, hit.signals)
                 assert hit.score == pytest.approx(sum(value for part in parts for value in part.values())), seed
                 assert set(hit.terms) <= set(asked.terms)
-                assert set(hit.signals) <= {each.name for each in fields(Weights)}
+                assert set(hit.signals) <= set(Weights.model_fields)
             assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
     def test_fewer_results_are_the_first_of_more(self):
@@ -274,19 +262,18 @@ class TestReasons:
             asked, where = a_field(luck)
             if seed % 4:
                 asked = asked._replace(asks_for=luck.sample(["time", "number", "place", "reply"], 2))
-            names = [each.name for each in luck.sample(fields(Weights), 8) if each.name != "recency"]
-            some = {name: luck.uniform(-1, 1) for name in names}
-            weights = replace(WEIGHTS_WITH_VECTORS if seed % 2 else WEIGHTS, **some)
+            some = {name: luck.uniform(-1, 1) for name in luck.sample(sorted(Weights.model_fields), 8)}
+            weights = (WEIGHTS_WITH_VECTORS if seed % 2 else WEIGHTS).replace(**some)
             every = ranked(asked, where, where.documents, limit=100, weights=weights)
             for limit in (1, 2, 5, 10):
                 assert ranked(asked, where, where.documents, limit=limit, weights=weights) == every[:limit], seed
 
     def test_a_signal_whose_weight_is_zero_is_off(self):
-        weights = replace(WEIGHTS_WITH_VECTORS, recency=0.2)
-        for seed, name in itertools.product(range(5), [each.name for each in fields(Weights)]):
+        weights = WEIGHTS_WITH_VECTORS
+        for seed, name in itertools.product(range(5), Weights.model_fields):
             asked, where = a_field(random.Random(seed))
             on = {hit.number: hit for hit in ranked(asked, where, where.documents, limit=100, weights=weights)}
-            for hit in ranked(asked, where, where.documents, limit=100, weights=replace(weights, **{name: 0.0})):
+            for hit in ranked(asked, where, where.documents, limit=100, weights=weights.replace(**{name: 0.0})):
                 assert not hit.signals.get(name), (seed, name)
                 if name not in {"own", "context", "cover"}:
                     without = on[hit.number].score - on[hit.number].signals.get(name, 0.0)
