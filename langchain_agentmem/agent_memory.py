@@ -173,9 +173,9 @@ class AgentMemory(Maintenance, Closing):
         self.strict = check_flag("strict", strict)
         self.record = tuple(dict.fromkeys(texts_given(record, "The channels to record")))
         if weights is not None:
-            from langchain_agentmem.rewinding.outlook import checked_weights  # noqa: PLC0415 - who weighs pays
+            from langchain_agentmem.search.ranking import Weights  # noqa: PLC0415 - who weighs pays
 
-            weights = checked_weights(weights)
+            check_value(Weights | None, weights, "weights")
         self.weights = weights
         scopes = scopes_given(namespace, bare_threads=bare_threads, on_thread_delete=on_thread_delete)
         if index is not None:

@@ -102,13 +102,13 @@ REFUSED = {
     '[memory.close(), memory.conversation("monday").messages]': "has been closed. Open it again",
     '[memory.close(), asyncio.run(memory.asearch("tea"))]': "has been closed. Open it again",
     # searching
-    'memory.search("tea", limit="3")': "a whole number from 0 to 10000, not '3'",
-    'memory.search("tea", kinds="message")': "a list of strings, not 'message'",
+    'memory.search("tea", limit="3")': "limit must be a valid integer, got '3'",
+    'memory.search("tea", kinds="message")': "kinds must be a list, got 'message'",
     'memory.search("tea", kinds=["messages"])': "There is no kind 'messages'; there are audit, event,",
-    'memory.search("tea", order="newest")': '"score" or "time", not \'newest\'',
+    'memory.search("tea", order="newest")': "order must be 'score' or 'time', got 'newest'",
     'memory.search("tea", before="2026-01-01")': "before is a datetime, not str",
-    "memory.search(7)": "A query is text, not int",
-    'memory.search("tea", weights=3)': "weights must be Weights, not int",
+    "memory.search(7)": "query must be a valid string, got 7",
+    'memory.search("tea", weights=3)': "weights must be an instance of Weights, got 3",
     "memory.retriever(limits=3)": "takes no 'limits'; it takes namespace, limit,",
     'memory.retriever(namespace="ada").invoke("tea")': "write ('ada',) instead of 'ada'",
     # conversations

@@ -149,9 +149,8 @@ def _find(ground: FactsGround, asked: str, most: int, *, raw: bool) -> list[Fact
     hits = outlook.found(ground, (FACT, TEXT) if raw else (FACT,), asked, most)
 
     def look(facts: FactView) -> list[Fact]:
-        known = facts.shown(hit.kept for hit in hits)
-        there = [(hit, known[hit.kept.key]) for hit in hits if hit.kept.key in known]
-        return [replace(fact, score=hit.score, why=hit.why) for hit, fact in there]
+        known = facts.shown(kept for kept, _ in hits)
+        return [replace(known[kept.key], score=hit.score, why=hit.why) for kept, hit in hits if kept.key in known]
 
     return ground.look(None, look)
 

@@ -318,7 +318,7 @@ class Layer:
                 values = self._newest(None, kind, most, tags)[::-1]
             else:
                 hits = found(self._ground, (kind,), query, most, lambda kept: has_tags(kept, tags))
-                values = [replace(VALUES[kind](hit.kept), score=hit.score, why=hit.why) for hit in hits]
+                values = [replace(VALUES[kind](kept), score=hit.score, why=hit.why) for kept, hit in hits]
             step.finish(lambda: documents(values, kind))
         return values
 

@@ -9,12 +9,14 @@ The search of a layer: that of `memory.search`, within what a memory shows.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from langchain_agentmem.base.argument_checks import check_flag
+from annotated_types import Ge, Le
+
+from langchain_agentmem.base.argument_checks import check_value
 from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.namespaces import (
     Scopes,
@@ -33,9 +35,9 @@ from langchain_agentmem.rewinding.branches import BranchAt, MemorySession, Stand
 from langchain_agentmem.rewinding.memory_rows import Kept, View
 from langchain_agentmem.rewinding.thread_memory import ThreadPoint, conversation_of_run, thread_point
 from langchain_agentmem.search.analysis import question
-from langchain_agentmem.search.memory_search import Hit, Recollection, Search, Walls, Why
+from langchain_agentmem.search.memory_search import Hit, Recollection, Search, Walls
 from langchain_agentmem.search.ranking import Weights
-from langchain_agentmem.search.timeline import ORDERS, Order
+from langchain_agentmem.search.timeline import Order
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import all_parts, thread_listener
@@ -156,7 +158,33 @@ def sighted(
     """
     found = query.remembered(tx, ids=json.dumps([hit.owner for hit in hits]))
     there = {row["id"]: row for row in found}
-    return there, _seen(tx, there, now, outlook or EVERYWHERE)
+    outlook = outlook or EVERYWHERE
+    if outlook.point is not None and outlook.view is not None:
+        return there, [(outlook.view, memory_rows.shown(tx, outlook.view, there))]
+    sights: list[tuple[View | None, set[int]]] = []
+    scopes = {row["scope_id"] for row in there.values() if outlook.scopes.shared(row["path"])} - {None}
+    for scope in sorted(scopes):
+        view = View((), (), now, scope=scope)
+        sights.append((view, memory_rows.shown(tx, view, there)))
+    ends = {number: row for number, row in there.items() if row["branch_kind"] == branches.KIND and not row["deleted"]}
+    newest = (number for number, row in ends.items() if row["until"] == memory_rows.FOREVER)
+    sights.append(
+        (None, {each for each in newest if (ends[each]["expires_at"] is None or ends[each]["expires_at"] > now)})
+    )
+    apart = {
+        number: row
+        for number, row in there.items()
+        if row["kind"] not in memory_rows.SHARED or not outlook.scopes.shared(row["path"])
+    }
+    of_threads = {row["branch_id"] for row in apart.values() if row["branch_kind"] == "thread"}
+    if of_threads:
+        # What a subgraph remembered lies on its caller's branch too, as a copy.
+        copies = query.branches_of_copies(tx, ids=json.dumps(list(apart)))
+        of_threads.update(row["id"] for row in copies)
+        for place in query.newest_places(tx, ids=json.dumps(sorted(of_threads))):
+            view = branches.view_of(tx, place["branch_id"], place["position"], now)
+            sights.append((view, memory_rows.shown(tx, view, apart)))
+    return there, sights
 
 
 def recollections_of(
@@ -189,35 +217,6 @@ def recollections_of(
         for hit in hits
         if hit.owner in values and (row := there[hit.owner])
     }
-
-
-def _seen(tx: Transaction, there: Mapping[int, Row], now: int, outlook: Outlook) -> list[tuple[View | None, set[int]]]:
-    sights: list[tuple[View | None, set[int]]] = []
-    if outlook.point is not None and outlook.view is not None:
-        return [(outlook.view, memory_rows.shown(tx, outlook.view, there))]
-    scopes = {row["scope_id"] for row in there.values() if outlook.scopes.shared(row["path"])} - {None}
-    for scope in sorted(scopes):
-        view = View((), (), now, scope=scope)
-        sights.append((view, memory_rows.shown(tx, view, there)))
-    ends = {number: row for number, row in there.items() if row["branch_kind"] == branches.KIND and not row["deleted"]}
-    newest = (number for number, row in ends.items() if row["until"] == memory_rows.FOREVER)
-    sights.append(
-        (None, {each for each in newest if (ends[each]["expires_at"] is None or ends[each]["expires_at"] > now)})
-    )
-    apart = {
-        number: row
-        for number, row in there.items()
-        if row["kind"] not in memory_rows.SHARED or not outlook.scopes.shared(row["path"])
-    }
-    of_threads = {row["branch_id"] for row in apart.values() if row["branch_kind"] == "thread"}
-    if of_threads:
-        # What a subgraph remembered lies on its caller's branch too, as a copy.
-        copies = query.branches_of_copies(tx, ids=json.dumps(list(apart)))
-        of_threads.update(row["id"] for row in copies)
-        for place in query.newest_places(tx, ids=json.dumps(sorted(of_threads))):
-            view = branches.view_of(tx, place["branch_id"], place["position"], now)
-            sights.append((view, memory_rows.shown(tx, view, apart)))
-    return sights
 
 
 def reach_of(
@@ -281,23 +280,9 @@ MORE = 4
 """So many times as much is asked for where something is left out of what was found."""
 
 
-class FoundHere(NamedTuple):
-    """Something that a search found.
-
-    Attributes:
-        kept: What it is.
-        score: How well it fits.
-        why: What led to it.
-    """
-
-    kept: Kept
-    score: float
-    why: Why
-
-
 def found(
     ground: MemorySession, kinds: Sequence[str], query: str, limit: int, wanted: Callable[[Kept], bool] = lambda _: True
-) -> list[FoundHere]:
+) -> list[tuple[Kept, Recollection]]:
     """Find what a memory shows; the caller makes it the step of a trace.
 
     Args:
@@ -308,27 +293,28 @@ def found(
         wanted: Which of them count; the others do not take their places. Default: all.
 
     Returns:
-        The best first.
+        Each with what the search says of it, the best first.
     """
     if not limit:
         return []
     walls = ground.read(None, lambda tx, view: walls_around(tx, ground.point, view, kinds))
     ground.database.limits.check("query_chars", len(query), "The query")
-    asked = question(query, ground.now())
-    many = limit
+    search = Search(question(query, ground.now()), walls, limit, outlook=Outlook(ground.point, alone=True), name=None)
     while True:
-        given: list[Recollection] = Search(
-            asked, walls, many, outlook=Outlook(ground.point, alone=True), name=None
-        ).find(ground.database)
-        there: dict[str, Kept] = ground.read(None, partial(_named, kinds=kinds, given=given))
+        given = search.find(ground.database)
+        same = [[each.id, *(key for _, key in each.also)] for each in given]
+        there = ground.read(None, partial(_named, kinds=kinds, keys=[key for keys in same for key in keys]))
         hits = []
-        for each in given:  # of those that say the same, the first that is wanted
-            same = (there[key] for key in _keys(each) if key in there)
-            if kept := next(filter(wanted, same), None):
-                hits.append(FoundHere(kept, each.score, each.why))
-        if len(hits) >= limit or len(given) < many:
+        for each, keys in zip(given, same, strict=True):  # of those that say the same, the first that is wanted
+            if kept := next((there[key] for key in keys if key in there and wanted(there[key])), None):
+                hits.append((kept, each))
+        if len(hits) >= limit or len(given) < search.limit:
             return hits[:limit]
-        many *= MORE
+        search = search._replace(limit=search.limit * MORE)
+
+
+def _named(tx: Transaction, view: View, kinds: Sequence[str], keys: Sequence[str]) -> dict[str, Kept]:
+    return {key: kept for kind in kinds for key, kept in memory_rows.named(tx, view, kind, keys).items()}
 
 
 def home_of(tx: Transaction, point: Standpoint) -> str:
@@ -356,17 +342,6 @@ def walls_around(tx: Transaction, point: Standpoint, view: View, kinds: Sequence
     """
     path = home_of(tx, point)
     return Walls(path, path + "\x1f", kinds=tuple(kinds), conversations=families(tx, point, view))
-
-
-def _named(tx: Transaction, view: View, kinds: Sequence[str], given: Sequence[Recollection]) -> dict[str, Kept]:
-    there: dict[str, Kept] = {}
-    for kind in kinds:
-        there |= memory_rows.named(tx, view, kind, [key for each in given for key in _keys(each)])
-    return there
-
-
-def _keys(each: Recollection) -> list[str]:
-    return [each.id, *(key for _, key in each.also)]
 
 
 MOST_HITS = 10_000
@@ -404,50 +379,26 @@ def sought(
         InvalidInput: An argument is wrong.
     """
     text, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned, order, trust = asked
-    if not isinstance(text, str):
-        raise InvalidInput(f"A query is text, not {type(text).__name__}.")
     check = database.limits.check
-    check("query_chars", len(text), "The query")
+    check("query_chars", len(check_value(str, text, "query")), "The query")
     for name, values in (("kinds", kinds), ("roles", roles)):
-        check("conditions", len(values) if isinstance(values, Sized) else 0, f"The list of {name}")
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= MOST_HITS:
-        raise InvalidInput(f"limit must be a whole number from 0 to {MOST_HITS}, not {safe_repr(limit)}.")
-    if unknown := [kind for kind in _texts_given("kinds", kinds) or () if kind not in all_parts().kinds]:
+        check("conditions", len(check_value(Sequence[str] | None, values, name) or ()), f"The list of {name}")
+    check_value(Annotated[int, Ge(0), Le(MOST_HITS)], limit, "limit")
+    if unknown := [kind for kind in kinds or () if kind not in all_parts().kinds]:
         raise InvalidInput(f"There is no kind {safe_repr(unknown[0])}; there are {', '.join(all_parts().kinds)}.")
-    if not isinstance(order, str) or order not in ORDERS:
-        raise InvalidInput(f'order must be "score" or "time", not {safe_repr(order)}.')
-    walls, outlook = reach_of(database, namespace, config, everything=check_flag("everything", everything))
+    check_value(Order, order, "order")
+    if weights is not None:
+        check_value(Weights | None, weights, "weights")
+    walls, outlook = reach_of(database, namespace, config, everything=check_value(bool, everything, "everything"))
     if conversation_id is not None:
         walls = walls._replace(conversations=(id_of(conversation_id, "conversation"),))
         outlook = outlook._replace(conversations=walls.conversations or ())
     walls = walls._replace(
-        kinds=all_parts().stored_as(_texts_given("kinds", kinds), named=conversation_id is not None),
-        roles=None if roles is None else tuple(str(column_role(role)) for role in _texts_given("roles", roles) or ()),
+        kinds=all_parts().stored_as(kinds, named=conversation_id is not None),
+        roles=None if roles is None else tuple(str(column_role(role)) for role in roles),
         before=None if before is None else time_given(before, "before"),
         after=None if after is None else time_given(after, "after"),
         trusted=trusted_given(trust),
     )
-    outlook = outlook._replace(abandoned=check_flag("abandoned", abandoned))
-    return Search(question(text, database.now()), walls, limit, checked_weights(weights), outlook, order=order)
-
-
-def checked_weights(weights: Any) -> Weights | None:
-    """Weights that a user gave; None for the usual ones.
-
-    Raises:
-        InvalidInput: They are something else.
-    """
-    if weights is None:
-        return None
-    if not isinstance(weights, Weights):
-        raise InvalidInput(f"weights must be Weights, not {type(weights).__name__}.")
-    return weights
-
-
-def _texts_given(name: str, values: Sequence[str] | None) -> tuple[str, ...] | None:
-    if values is None:
-        return None
-    found = tuple(values) if isinstance(values, Iterable) and not isinstance(values, str) else (None,)
-    if not all(isinstance(value, str) for value in found):
-        raise InvalidInput(f"{name} must be a list of strings, not {safe_repr(values)}.")
-    return tuple(str(value) for value in found)
+    outlook = outlook._replace(abandoned=check_value(bool, abandoned, "abandoned"))
+    return Search(question(text, database.now()), walls, limit, weights, outlook, order=order)

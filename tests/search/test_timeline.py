@@ -60,7 +60,7 @@ class TestOrder:
     def test_no_other_order_is_known(self, memory):
         for order in ("Time", "", None, 1, ["time"]):
             for use in (partial(ask, memory, "shed"), memory.retriever):
-                with pytest.raises(InvalidInput, match='order must be "score" or "time"'):
+                with pytest.raises(InvalidInput, match="order must be 'score' or 'time'"):
                     use(order=order)
 
 
