@@ -194,13 +194,16 @@ class LogMemory(EventSource):
         return dump(tx, self._at)
 
 
+_RETENTION = InstanceOf[Retention] | None  # made once: pydantic takes each for another type
+
+
 def checked_retention(retention: Any) -> Retention | None:
     """A retention that drops something, or None.
 
     Raises:
         InvalidInput: It is neither a `Retention` nor None.
     """
-    checked: Retention | None = check_value(InstanceOf[Retention] | None, retention, "retention")
+    checked: Retention | None = check_value(_RETENTION, retention, "retention")
     return None if checked is None or checked.off else checked
 
 
