@@ -48,7 +48,6 @@ from langchain_core.messages import AIMessageChunk, BaseMessage, message_chunk_t
 from pydantic_core import to_jsonable_python
 
 from langchain_agentmem.audit.audit_entry import CALL, AuditEntry
-from langchain_agentmem.base.argument_checks import check_value
 from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
 from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.encoding import MAX_DEPTH, is_plain
@@ -130,7 +129,10 @@ def cleaner_of(redact: bool | Callable[[str], str]) -> Clean | None:  # noqa: FB
 
     def clean(value: Any) -> Any:
         if isinstance(value, str):
-            return check_value(str, change(value), "What redact returns")
+            said = change(value)
+            if not isinstance(said, str):  # which may hold the secret, and is not shown
+                raise InvalidInput(f"redact must return a text, not {type(said).__name__}.")
+            return said
         if isinstance(value, Mapping):
             return {key: clean(item) for key, item in value.items()}
         if isinstance(value, list | tuple):
