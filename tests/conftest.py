@@ -19,8 +19,8 @@ import psycopg
 import pytest
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.conversations import prompt_notes
 from langchain_agentmem.search import vectors
-from langchain_agentmem.storage import postgres
 from langchain_agentmem.storage.queries import for_libpq
 
 from .emptying import PostgresDatabases, SqliteDatabases, direct, quick_in_memory, started
@@ -40,7 +40,7 @@ hypothesis.settings.register_profile("patient", deadline=None, suppress_health_c
 hypothesis.settings.register_profile("quick", hypothesis.settings.get_profile("patient"), max_examples=20)
 hypothesis.settings.load_profile("patient")
 vectors.PATIENCE = 60.0  # nor whether a search found what had just been said,
-postgres._AT_ONCE = 60.0  # or notes on prompts were kept
+prompt_notes.PATIENCE = 60.0  # or notes on prompts were kept
 
 
 gc.disable()  # until all tests are collected

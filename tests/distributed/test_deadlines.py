@@ -43,11 +43,6 @@ CALLS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    monkeypatch.setattr(postgres, "_AT_ONCE", 1.0)
-
-
 @pytest.fixture
 def memory(server, database):
     with opened(server.url(database)) as memory:

@@ -296,10 +296,11 @@ class TestWhileAnotherWrites:
         with AgentMemory(url, busy_timeout=2 * LIMIT) as memory:
             yield memory
 
-    async def test_prompts_go_on_without_their_notes(self, memory, layers, url):
+    async def test_prompts_go_on_without_their_notes(self, memory, layers, url, monkeypatch):
         inject = memory.inject("user-42")
         free = [inject.invoke(said(number), at("free")) for number in range(2)]
-        with held(url):
+        with held(url), monkeypatch.context() as hurried:
+            hurried.setattr(prompt_notes, "PATIENCE", 0.1)
             assert await asyncio.wait_for(asyncio.to_thread(inject.invoke, said(0), at()), LIMIT) == free[0]
             assert await asyncio.wait_for(inject.ainvoke(said(0), at()), LIMIT) == free[0]
             assert memory.conversation("t").shown() == []
