@@ -3,9 +3,11 @@
 import random
 
 import pytest
+from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.upkeep.admin import Admin
+from tests.support.graphs import at, line
 from tests.upkeep.random_memory import differences, fill, readable
 
 ENGINES = ("sqlite", "postgres")
@@ -31,6 +33,15 @@ def went_and_came(place: str, new_database, folder) -> None:
 
 def test_a_memory_with_everything_goes_to_the_other_engine_and_back(full, new_database, tmp_path):
     went_and_came(full, new_database, tmp_path)
+
+
+def test_a_copy_of_a_thread_that_was_deleted_goes_to_the_other_engine_and_back(new_database, tmp_path):
+    with AgentMemory(place := new_database("sqlite")) as memory:
+        graph = line(memory.checkpointer, lambda state: {"messages": [AIMessage("A quince.")]})
+        graph.invoke({"messages": [HumanMessage("What is it?")]}, at())
+        memory.checkpointer.copy_thread("t", "copy")
+        memory.checkpointer.delete_thread("t")
+    went_and_came(place, new_database, tmp_path)
 
 
 MANY = [pytest.param(seed, marks=[pytest.mark.deep, pytest.mark.timeout(0)]) for seed in range(2, 100)]
