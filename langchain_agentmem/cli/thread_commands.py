@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Hashable, Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -282,7 +281,7 @@ def _name_of(shown: views.ShownMessage) -> str | None:
 
 _DEEPEST = 30
 """Levels of a tree that are still set off from each other."""
-_PAGE = 100
+_MOST_ITEMS = 1_000_000
 
 
 def branches(
@@ -377,7 +376,8 @@ def diff(
             whose = console.one_thread(memory, thread, namespace)
             one, other = (console.checkpoint_at(memory, whose, name) for name in (first, second))
             names, where = (_checkpoint_id(one.config), _checkpoint_id(other.config)), whose.namespace
-            found = list(_between(memory, one.config, other.config))
+            changed = memory.checkpointer.changes(other.config, names[0])
+            found = [] if changed is None else [*views.changes_between(memory, changed, _MOST_ITEMS)]
         elif second is None:
             raise InvalidInput("Name two branches; or a thread with --thread, and one or two of its checkpoints.")
         else:
@@ -394,30 +394,6 @@ def diff(
     for layer, of_layer in itertools.groupby(shown, key=lambda each: each.layer):
         lines += [(layer, "bold"), *(line for each in of_layer for line in _change_lines(each))]
     return Report(value, [*lines, *console.more(len(shown), len(found))])
-
-
-def _between(memory: AgentMemory, one: RunnableConfig, other: RunnableConfig) -> Iterator[views.ShownChange]:
-    changes = memory.checkpointer.changes(other, one["configurable"]["checkpoint_id"])
-    if changes is not None:
-        yield from views.changes_of_state(changes)
-    yield from views.changes_in("posts", _posts(memory, one), _posts(memory, other))
-    yield from views.changes_in("items", _items(memory, one), _items(memory, other))
-    yield from views.changes_of_layers(memory.layers(one).diff(memory.layers(other)))
-
-
-def _posts(memory: AgentMemory, config: RunnableConfig) -> dict[str, str]:
-    rounds = memory.session(config).rounds
-    return {
-        post.id: f"{post.send_from} -> {post.send_to}: {post.message}" for each in rounds for post in each.post_list
-    }
-
-
-def _items(memory: AgentMemory, config: RunnableConfig) -> dict[str, str]:
-    store = memory.thread_store.at(config)
-    found: dict[str, str] = {}
-    while page := store.search((), limit=_PAGE, offset=len(found)):
-        found |= {named(each.namespace, each.key): json.dumps(each.value, default=str) for each in page}
-    return found
 
 
 def _change_lines(change: views.ShownChange) -> Iterator[Line]:

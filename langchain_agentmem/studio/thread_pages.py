@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from langchain_agentmem.base.namespaces import Namespace, ThreadId, id_of
+from langchain_agentmem.base.concurrency import in_worker
+from langchain_agentmem.base.namespaces import Namespace, ThreadId, id_of, named
 from langchain_agentmem.compaction.dropped_messages import amessages_behind
 from langchain_agentmem.errors import MessageError, safe_repr
 from langchain_agentmem.messages.message_marks import summary_in
@@ -289,14 +290,14 @@ async def _memory(request: Request, place: ThreadAddress) -> Shown:
     """Show the memory of a thread at a checkpoint; at the newest one, as the next run sees it."""
     memory, config, checkpoint, history = place.memory, place.config, place.checkpoint, place.history
     if config and history and not history.newer and checkpoint == history.checkpoints[0]:
-        named = {name: value for name, value in config["configurable"].items() if name != "checkpoint_id"}
-        config, checkpoint = {"configurable": named}, None
+        newest = {name: value for name, value in config["configurable"].items() if name != "checkpoint_id"}
+        config, checkpoint = {"configurable": newest}, None
     start = web.number_asked(request, "items")
     held, items = await asyncio.gather(
         _held(request, memory.layers(config), memory.facts(config), checkpoint),
         memory.thread_store.at(config or {}).asearch((), limit=web.PAGE + 1, offset=start),
     )
-    shown = [(named_item(each.namespace, each.key), views.as_text(each.value)) for each in items]
+    shown = [(named(each.namespace, each.key), views.as_text(each.value)) for each in items]
     return {**held, "items": _part(shown, start)}
 
 
@@ -320,11 +321,6 @@ def _part(found: Sequence[Any], start: int) -> Shown:
     return {"here": found[: web.PAGE], "start": start, "more": len(found) > web.PAGE}
 
 
-def named_item(namespace: tuple[str, ...], key: str) -> str:
-    """An item by its namespace and key."""
-    return "/".join((*namespace, key))
-
-
 async def _step(request: Request, place: ThreadAddress) -> Shown:
     """What a step added, changed and removed."""
     del request
@@ -332,23 +328,11 @@ async def _step(request: Request, place: ThreadAddress) -> Shown:
     found = None if config is None else await memory.checkpointer.achanges(config)
     if found is None:
         raise web.missing("This checkpoint was removed just now.")
-    changes = list(views.changes_of_state(found))
-    if found.before is not None:
-        before, after = found.before.config, found.after.config
-        difference, earlier, later = await asyncio.gather(
-            memory.layers(before).adiff(memory.layers(after)), _items(memory, before), _items(memory, after)
-        )
-        changes += views.changes_of_layers(difference)
-        changes += views.changes_in("items", earlier, later)
+    changes = await in_worker(lambda: [*views.changes_between(memory, found, MOST_ITEMS)])
     layers: dict[str, list[views.ShownChange]] = {}
     for each in changes:
         layers.setdefault(each.layer, []).append(each)
     return {"changes": layers, "unknown": found.before is None and found.after.parent_config is not None}
-
-
-async def _items(memory: AgentMemory, config: RunnableConfig) -> dict[str, str]:
-    found = await memory.thread_store.at(config or {}).asearch((), limit=MOST_ITEMS)
-    return {named_item(each.namespace, each.key): views.as_text(each.value) for each in found}
 
 
 # -- what prompts showed -------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a thread is at a checkpoint, as values that pages and commands show alike. Nothing here reads anything."""
+"""What a thread is at a checkpoint, as values that pages and commands show alike; only `changes_between` reads."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from langchain_agentmem.base.namespaces import named
 from langchain_agentmem.base.safe_repr import counted
 from langchain_agentmem.messages.langchain_messages import from_langchain, to_langchain
 from langchain_agentmem.messages.message import Message, ToolCallMsg
@@ -13,8 +14,10 @@ from langchain_agentmem.messages.message_marks import is_injected, is_made, summ
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
+    from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import CheckpointTuple
 
+    from langchain_agentmem.agent_memory import AgentMemory
     from langchain_agentmem.checkpoints.checkpoint_listing import CheckpointChanges
     from langchain_agentmem.rewinding.branches import BranchDiff
 
@@ -146,6 +149,33 @@ def changes_of_state(changes: CheckpointChanges) -> Iterator[ShownChange]:
     states = [{} if each is None else state_of(each) for each in pair]
     texts = [{name: as_text(value) for name, value in state.items() if name not in lists} for state in states]
     yield from changes_in("state", *texts)
+
+
+def changes_between(memory: AgentMemory, found: CheckpointChanges, most_items: int) -> Iterator[ShownChange]:
+    """Yield what a checkpoint has otherwise than another: messages, state, posts, items, layers and facts.
+
+    Args:
+        memory: What reads posts, items and layers.
+        found: Both checkpoints, with the values that differ.
+        most_items: Items of the thread that are compared.
+    """
+    yield from changes_of_state(found)
+    if found.before is not None:
+        pair = (found.before.config, found.after.config)
+        yield from changes_in("posts", *(_posts(memory, each) for each in pair))
+        yield from changes_in("items", *(_items(memory, each, most_items) for each in pair))
+        before, after = (memory.layers(each) for each in pair)
+        yield from changes_of_layers(before.diff(after))
+
+
+def _posts(memory: AgentMemory, config: RunnableConfig) -> dict[str, str]:
+    posts = [post for each in memory.session(config).rounds for post in each.post_list]
+    return {post.id: f"{post.send_from} -> {post.send_to}: {post.message}" for post in posts}
+
+
+def _items(memory: AgentMemory, config: RunnableConfig, most: int) -> dict[str, str]:
+    found = memory.thread_store.at(config).search((), limit=most)
+    return {named(each.namespace, each.key): as_text(each.value) for each in found}
 
 
 def changes_of_layers(found: BranchDiff) -> Iterator[ShownChange]:
