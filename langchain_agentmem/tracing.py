@@ -68,7 +68,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from uuid import uuid4
 
-from langchain_agentmem.base.clock import Clock, utc_now
+from langchain_agentmem.base.clock import utc_now
 from langchain_agentmem.base.concurrency import is_in_worker, on_callers_loop
 from langchain_agentmem.base.events import FirstFailures, Hooks, StepFinished, StepStarted
 from langchain_agentmem.base.namespaces import running_config
@@ -502,29 +502,17 @@ class Tracing:
         metadata: What every step says about where it happened.
         content: How content is shown: True as it is, False not at all, else as this function from text to text gives
             it. What is not content, such as ids, counts and kinds, is always shown.
-        clock: The time of day, in UTC.
-        timer: Seconds that only go forward.
 
     Raises:
         InvalidInput: `content` is something else.
     """
 
-    __slots__ = ("_content", "_failures", "clock", "hooked", "hooks", "metadata", "timer")
+    __slots__ = ("_content", "_failures", "hooked", "hooks", "metadata")
 
-    def __init__(
-        self,
-        hooks: Hooks | None = None,
-        metadata: Values | None = None,
-        *,
-        content: Content = True,
-        clock: Clock = utc_now,
-        timer: Callable[[], float] = time.perf_counter,
-    ) -> None:
+    def __init__(self, hooks: Hooks | None = None, metadata: Values | None = None, *, content: Content = True) -> None:
         self.hooks = Hooks() if hooks is None else hooks
         self.hooked = bool(self.hooks)
         self.metadata = dict(metadata or {})
-        self.clock = clock
-        self.timer = timer
         if not isinstance(content, bool) and not callable(content):
             kind = type(content).__name__
             raise InvalidInput(
@@ -626,7 +614,7 @@ class _HeardStep(Step):
         self._surroundings = contextlib.ExitStack()
         self._inside: Token[str | None] | None = None
         # What the events of it tell, while somebody hears of it.
-        self._event: dict[str, Any] = {"name": name, "started_at": tracing.clock(), "inputs": {}, "metadata": {}}
+        self._event: dict[str, Any] = {"name": name, "started_at": utc_now(), "inputs": {}, "metadata": {}}
 
     @property
     def listening(self) -> bool:
@@ -659,14 +647,14 @@ class _HeardStep(Step):
             self._inside = _open.set(event["step_id"])
         if tracing.hooked:
             tracing.hooks.emit(StepStarted(**event))
-        self._begun = tracing.timer()
+        self._begun = time.perf_counter()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         tracing = self._tracing
-        duration = tracing.timer() - self._begun
+        duration = time.perf_counter() - self._begun
         # ValueError: the block is left in another context than it was entered in, as a generator's can be. That context
         # is out of reach, and this one was never changed.
         with contextlib.suppress(ValueError):

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Self, get_type_hints
 
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge, Le
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from langchain_agentmem.errors import InvalidInput, LimitExceeded, safe_repr
@@ -208,17 +208,13 @@ def check_whole(name: str, value: Any, least: int = 0) -> None:
     check_value(Annotated[int, Ge(least)], value, name)
 
 
-def check_timeout(value: Any, *, zero: bool = True) -> None:
-    """Check a time to wait in seconds; None waits for ever.
-
-    Args:
-        value: The time.
-        zero: Whether it may be 0, to not wait at all.
+def check_timeout(value: Any) -> None:
+    """Check a time to wait in seconds; 0 waits not at all, None for ever.
 
     Raises:
         InvalidInput: It is no number of seconds, or more than the system can wait.
     """
-    check_value(Annotated[float, Ge(0) if zero else Gt(0), Le(threading.TIMEOUT_MAX)] | None, value, "timeout")
+    check_value(Annotated[float, Ge(0), Le(threading.TIMEOUT_MAX)] | None, value, "timeout")
 
 
 def check_flag(name: str, value: Any) -> bool:

@@ -241,14 +241,10 @@ def abandonable(function: Callable[[], T]) -> T:
     return answer.result()
 
 
-@contextlib.contextmanager
-def place_given_up() -> Iterator[None]:
+def place_given_up() -> contextlib.AbstractContextManager[None]:
     """Wait for something in the block: in a worker, another call may work meanwhile."""
-    if (call := _running.call) is None:
-        yield
-        return
-    with call.workers.place_given_up():
-        yield
+    call = _running.call
+    return contextlib.nullcontext() if call is None else call.workers.place_given_up()
 
 
 def callers_loop() -> asyncio.AbstractEventLoop | None:

@@ -2,23 +2,28 @@
 
 import logging
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 
+import langchain_agentmem.tracing as traced
 from langchain_agentmem.base.events import Hooks, StepFinished, StepStarted
 from langchain_agentmem.tracing import Tracing, logger
 
 from .trees import never, remember
 
 
+def ticking(*ticks: float) -> SimpleNamespace:
+    """A clock in place of the module `time`."""
+    return SimpleNamespace(perf_counter=iter(ticks).__next__)
+
+
 class TestHooksAndLog:
-    def test_a_hook_gets_the_whole_step(self, heard):
+    def test_a_hook_gets_the_whole_step(self, heard, monkeypatch):
         moment = datetime(2026, 1, 2, tzinfo=UTC)
-        ticks = iter([10.0, 10.25])
-        tracing = Tracing(
-            Hooks([heard.append]), {"agentmem_database": "sqlite"}, clock=lambda: moment, timer=lambda: next(ticks)
-        )
-        remember(tracing)
+        monkeypatch.setattr(traced, "utc_now", lambda: moment)
+        monkeypatch.setattr(traced, "time", ticking(10.0, 10.25, 0, 0))
+        remember(Tracing(Hooks([heard.append]), {"agentmem_database": "sqlite"}))
 
         started, event = heard
         assert isinstance(started, StepStarted)
@@ -36,10 +41,10 @@ class TestHooksAndLog:
             raise mine
         assert (heard[3].error, heard[3].outputs) == (mine, None)
 
-    def test_the_log_has_a_debug_line_and_computes_nothing_for_it(self, caplog):
+    def test_the_log_has_a_debug_line_and_computes_nothing_for_it(self, caplog, monkeypatch):
         caplog.set_level(logging.DEBUG, "langchain_agentmem")
-        ticks = iter([10.0, 10.0012])
-        with Tracing(timer=lambda: next(ticks)).step("memory.conversation.add", inputs=never) as step:
+        monkeypatch.setattr(traced, "time", ticking(10.0, 10.0012, 0, 0))
+        with Tracing().step("memory.conversation.add", inputs=never) as step:
             step.finish(never)
 
         assert not step.listening
