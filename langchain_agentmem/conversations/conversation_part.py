@@ -158,10 +158,12 @@ def dump(tx: Transaction, at: ThreadKey) -> list[dict[str, Any]]:
     """Return every version of everything in a conversation, as records.
 
     Raises:
-        DatabaseUnreadable: Something is damaged.
+        DatabaseUnreadable: Something is damaged, so that `restore` would refuse it.
     """
     rows = message_log.rows_of(tx, at, query.dump_entries)
     try:
+        for row in rows:
+            _readable(row["kind"], row["body"], row["attachments"], row["key"])
         return [record_of(row, row["position"], edit=row["replaces"] is not None) for row in rows]
     except _DAMAGES as error:
         raise DatabaseUnreadable(

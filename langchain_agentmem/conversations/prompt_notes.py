@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, TypeVar
 from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.base.clock import micros, moment
-from langchain_agentmem.base.concurrency import Workers, check_cancelled
+from langchain_agentmem.base.concurrency import Workers, check_cancelled, place_given_up
 from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.events import FirstFailures
 from langchain_agentmem.base.namespaces import Scopes, ThreadKey, id_of, path_of, thread_around
@@ -199,7 +199,7 @@ class NoteBook:
             return
         keep = partial(_keep, at=at, notes=notes, now=database.now(), until=time.monotonic() + PATIENCE)
         check_cancelled()
-        with suppress(RuntimeError):  # no thread can be started
+        with place_given_up(), suppress(RuntimeError):  # no thread can be started
             wait([_writing.submit(lambda: _attempt("prompt.note", lambda: database.engine.write(keep)))], PATIENCE)
 
     def _put(self, note: PromptNote) -> None:

@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_agentmem import AgentMemory, Attachment, ConversationMemory, InvalidInput, Message
 from langchain_agentmem.base import files as files_module
 from langchain_agentmem.base.events import MemoryResetEvent
+from langchain_agentmem.errors import DatabaseUnreadable
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -113,6 +114,16 @@ class TestFiles:
             await do(chat, "save_to_file", path)
         assert path.read_bytes() == before
         assert listed(tmp_path) == ["memory.json"]
+
+    async def test_a_message_that_is_damaged_leaves_the_old_file(self, memory, do, raw, tmp_path: Path):
+        chat, path = memory.conversation("chat"), tmp_path / "memory.json"
+        chat.add(role="user", content="Hello")
+        await do(chat, "save_to_file", path)
+        before = path.read_bytes()
+        raw(memory, "update content set body = :body", body=b'{"role":5}')
+        with pytest.raises(DatabaseUnreadable, match="needs a role"):
+            await do(chat, "save_to_file", path)
+        assert path.read_bytes() == before
 
     async def test_what_is_no_saved_memory_is_refused_and_nothing_changes(self, memory, do, tmp_path: Path):
         chat = fill(memory)
