@@ -208,13 +208,14 @@ def check_whole(name: str, value: Any, least: int = 0) -> None:
     check_value(Annotated[int, Ge(least)], value, name)
 
 
-def check_timeout(value: Any) -> None:
-    """Check a time to wait in seconds; 0 waits not at all, None for ever.
+def check_timeout(value: Any) -> float | None:
+    """Check a time to wait in seconds, and return it; 0 waits not at all, None for ever.
 
     Raises:
         InvalidInput: It is no number of seconds, or more than the system can wait.
     """
-    check_value(Annotated[float, Ge(0), Le(threading.TIMEOUT_MAX)] | None, value, "timeout")
+    kind = Annotated[float, Ge(0), Le(threading.TIMEOUT_MAX)] | None
+    return check_value(kind, value, "timeout")  # type: ignore[no-any-return]  # which it is
 
 
 def check_flag(name: str, value: Any) -> bool:

@@ -134,7 +134,7 @@ class ContextCompactor:
         Raises:
             InvalidInput: The time to wait is no number of seconds.
         """
-        check_timeout(timeout)
+        timeout = check_timeout(timeout)
         task = self._task
         return task is None or task.wait(timeout)
 

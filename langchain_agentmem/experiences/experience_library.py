@@ -222,7 +222,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         if not isinstance(library, ExperienceLibrary):
             raise InvalidInput(f"Experiences are selected from an ExperienceLibrary, not from {safe_repr(library)}.")
         self.library = library
-        check_timeout(timeout)
+        timeout = check_timeout(timeout)
         if not isinstance(template, SelectionTemplate):
             template = DEFAULT if template is None else SelectionTemplate(template)
         self.role = (check_value(str | None, role, "role") or "").strip() or None

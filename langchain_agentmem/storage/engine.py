@@ -95,7 +95,7 @@ class Opening(NamedTuple):
         """
         options = self._asdict()
         key, limits = options.pop("key"), options.pop("limits")
-        check_options(OpeningOptions, options)
+        checked = self._replace(**check_options(OpeningOptions, options))
         if not isinstance(limits, MemoryLimits):
             raise errors.InvalidInput(f"limits must be MemoryLimits(...), not {safe_repr(limits)}.")
         if not _SCHEMA.fullmatch(self.schema):
@@ -104,7 +104,7 @@ class Opening(NamedTuple):
             )
         if key is not None:
             key.check()
-        return self
+        return checked
 
 
 class Sizes(NamedTuple):

@@ -240,15 +240,15 @@ class PostgresEngine(Engine):
     ) -> None:
         super().__init__(opening)
         for workers in (reading, writing):
-            workers.size = max(workers.size, opening.pool_size)
+            workers.size = max(workers.size, self.opening.pool_size)
         self._pooled = False
-        self.schema = opening.schema
+        self.schema = self.opening.schema
         self._given: Any = None if isinstance(url, str) else url
         self._url = url if self._given is None else str(self._given.conninfo)
         self.path = address_of(self._url)
         self._sql = {name: prepared(sql) for name, sql in load(self.dialect).items()}
-        self._busy_timeout = opening.busy_timeout
-        self._timeout = opening.timeout
+        self._busy_timeout = self.opening.busy_timeout
+        self._timeout = self.opening.timeout
         self._opened = False
         self._hosts = 1 + str(psycopg.conninfo.conninfo_to_dict(self._url).get("host", "")).count(",")
         if self._given is None:

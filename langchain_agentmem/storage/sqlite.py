@@ -164,8 +164,8 @@ class SqliteEngine(Engine):
         self.cipher = Cipher(self.opening.key) if self.opening.key is not None and self.lasting else None
         self.encrypted = self.cipher is not None
         self._driver = sqlite3 if self.cipher is None else self.cipher.driver
-        self._synchronous = opening.synchronous
-        self._busy_timeout = opening.busy_timeout
+        self._synchronous = self.opening.synchronous
+        self._busy_timeout = self.opening.busy_timeout
         self._sql = load(self.dialect)
         # Connections are opened when they are needed, wherever the process is by then.
         self._file = path if path == ":memory:" or path.startswith("file:") else os.path.abspath(path)  # noqa: PTH100

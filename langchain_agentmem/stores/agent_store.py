@@ -814,7 +814,7 @@ class AgentMemoryStore(Closing, ItemStore):
         Raises:
             InvalidInput: The time to wait is no number of seconds.
         """
-        check_timeout(timeout)
+        timeout = check_timeout(timeout)
         return AwaitableNumber(self._sweeper is None or self._sweeper.stop(timeout))
 
     def _opened(self) -> Callable[[], Items]:

@@ -1,5 +1,8 @@
 """How a database is opened: by whom, where, with how many connections, and what this opening may do."""
 
+from decimal import Decimal
+from fractions import Fraction
+
 import pytest
 from langchain_core.messages import HumanMessage
 
@@ -25,6 +28,7 @@ class TestWrongOptions:
                 AgentMemory(url, **option)
         assert not list(tmp_path.glob("*.db"))
 
+        AgentMemory(url, busy_timeout=Decimal("0.5"), timeout=Fraction(60)).close()
         for option in ({"schema": "other"}, {"pool_size": 3}):
             with pytest.raises(InvalidInput, match="PostgreSQL"):
                 AgentMemory(tmp_path / "memory.db", **option)
