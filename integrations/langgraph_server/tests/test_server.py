@@ -190,18 +190,15 @@ class TestCopies:
 
 
 class TestRuns:
-    def test_a_stream_shows_values_updates_tokens_and_memory_at_work(self, client, thread):
-        modes = ["values", "updates", "messages-tuple", "custom"]
+    def test_a_stream_shows_values_updates_and_tokens(self, client, thread):
+        modes = ["values", "updates", "messages-tuple"]
         parts = list(client.runs.stream(thread, "agent", input=said("Hello!"), config=TURN, stream_mode=modes))
 
-        of = {kind: [part.data for part in parts if part.event == kind] for kind in ("values", "updates", "custom")}
+        of = {kind: [part.data for part in parts if part.event == kind] for kind in ("values", "updates")}
         assert texts(of["values"][-1]) == ["Hello!", "I know nothing of that."]
         assert [next(iter(data)) for data in of["updates"]] == ["compact", "recall", "answer", "facts"]
         tokens = [data[0]["content"] for kind, data, *_ in parts if kind == "messages"]
         assert "".join(tokens) == "I know nothing of that."
-        steps = [(data["event"], data["name"]) for data in of["custom"]]
-        assert ("started", "memory.injection.inject") in steps
-        assert ("finished", "memory.facts.remember") in steps
         assert "error" not in {part.event for part in parts}
 
     def test_a_run_in_the_background_is_joined(self, client, thread):
