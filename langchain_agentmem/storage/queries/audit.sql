@@ -140,10 +140,10 @@ where n.path >= :low and n.path < :high
 limit cast(:limit as bigint);
 
 -- name: audit_of_name
--- Those of one conversation or thread.
+-- Those of one conversation or thread. Written so, each has its index.
 select {audit_entry}
 from namespace n
-join audit a on a.namespace_id = n.id and (a.conversation = :name or a.thread = :name)
+join audit a on (a.namespace_id = n.id and a.conversation = :name) or (a.namespace_id = n.id and a.thread = :name)
 where n.path >= :low and n.path < :high
 limit cast(:limit as bigint);
 
