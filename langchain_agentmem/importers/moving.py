@@ -17,9 +17,8 @@ from langchain_agentmem.base.safe_repr import without_passwords
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.importers import SourceKind, parcels
 from langchain_agentmem.importers.langchain_sources import read_histories, read_langmem, read_saver, read_store
-from langchain_agentmem.importers.layered_tables import read_memgpt
 from langchain_agentmem.importers.letta_and_mem0 import read_letta, read_mem0
-from langchain_agentmem.importers.saved_files import read_marsys, read_opus, read_taskweaver
+from langchain_agentmem.importers.saved_files import read_marsys, read_memgpt, read_opus, read_taskweaver
 
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory

@@ -1,36 +1,51 @@
-"""Files of single programs: what TaskWeaver keeps, memories that MARSYS saved, OPUS' agent_memory.json.
+"""Files of single programs: what TaskWeaver keeps, what MARSYS saved, OPUS' agent_memory.json, MemGPT's layers.
 
 TaskWeaver writes a session as YAML or JSON: rounds, their posts, their attachments; the ids tell the times. Beside them
-are experiences, which go to a folder that `AgentMemory.experiences` reads. MARSYS'
-`save_to_file` writes the messages without ids and times, facts as sentences. OPUS keeps prompts and replies.
+are experiences, which go to a folder that `AgentMemory.experiences` reads. MARSYS' `save_to_file` writes the messages
+without ids and times, facts as sentences. OPUS keeps prompts and replies.
+
+MemGPT-style SQLite files hold core, recall and archival memory on branches. Two forms are known, that of the design
+(`core_memory`, `recall_memory`, `archival_memory`, `branches`) and that of the code that followed it (`core_kv` and
+`core_meta`, `events`, `archival`, `branches`). The only branch without a parent becomes "main"; a fork begins where its
+parent was when it was made, and a value that it has as its parent had it is not written again.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_agentmem.audit import audit_store
 from langchain_agentmem.audit.audit_entry import AuditEntry
 from langchain_agentmem.audit.junk_rules import reasons
 from langchain_agentmem.audit.legacy_json import drafts_of, read_document
+from langchain_agentmem.base.argument_checks import name_given, text_given
 from langchain_agentmem.base.clock import micros, moment
 from langchain_agentmem.base.data_tables import read_yaml
-from langchain_agentmem.base.namespaces import namespace_of
+from langchain_agentmem.base.namespaces import id_of, namespace_of
+from langchain_agentmem.base.redaction import redact, redact_value
 from langchain_agentmem.conversations.log_entries import post_entry, round_entry
 from langchain_agentmem.conversations.message_log import LogEntry
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.experiences.experience import Experience, read_experience
 from langchain_agentmem.importers import parcels
-from langchain_agentmem.layers.memory_layers import record
+from langchain_agentmem.language_models.model_calls import Writer
+from langchain_agentmem.layers.layer import USUAL
+from langchain_agentmem.layers.memory_layers import MOST, record
 from langchain_agentmem.messages.role_rounds import Attachment, Conversation
+from langchain_agentmem.rewinding import branches, memory_rows
+from langchain_agentmem.rewinding.branches import KIND, MAIN, BranchAt, Change, changed
+from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RowDraft, body_of
+from langchain_agentmem.storage import Transaction, query
+from langchain_agentmem.storage.foreign_tables import ForeignTables, foreign_tables
 from langchain_agentmem.storage.transfer import PAGE, pages
 
 if TYPE_CHECKING:
@@ -233,3 +248,259 @@ def _judged(entry: AuditEntry) -> AuditEntry:
 def _added(path: str, page: Sequence[Any]) -> parcels.Make:
     """How entries are written."""
     return lambda tx, now: range(audit_store.add_new(tx, path, page))  # noqa: ARG005 - as every `Make`
+
+
+# -- MemGPT --------------------------------------------------------------------------------------------------------
+
+
+_SECOND = 1_000_000
+_ALWAYS = 1_000_000_000
+"""Seconds: a smaller end is told from when the value was set, a greater one is a time."""
+
+
+class _Form(NamedTuple):
+    """How a file names its tables and columns.
+
+    Attributes:
+        core: The table of core memory.
+        recall: The table of events.
+        archival: The table of records.
+        columns: What its columns are called here, where that differs.
+        copies: Whether a fork has a copy of its parent's core memory.
+    """
+
+    core: str
+    recall: str
+    archival: str
+    columns: Mapping[str, str]
+    copies: bool
+
+    def rows(self, tables: ForeignTables, table: str, order: str) -> Iterator[dict[str, Any]]:
+        """The rows of a table, with the names of columns that are used here."""
+        for row in tables.rows(table, order):
+            yield {self.columns.get(name, name): value for name, value in row.items()}
+
+
+_RENAMED = {
+    "event_type": "kind",
+    "content": "text",
+    "timestamp": "created_at",
+    "tags_json": "tags",
+    "node_name": "name",
+}
+_FORMS = (
+    _Form("core_memory", "recall_memory", "archival_memory", _RENAMED, copies=True),
+    _Form("core_kv", "events", "archival", {"node_uid": "name"}, copies=False),
+)
+
+
+class _Dated(NamedTuple):
+    """Something remembered, and when."""
+
+    at: int
+    draft: RowDraft
+
+
+@dataclass(slots=True)
+class _Branch:
+    """A branch of the source.
+
+    Attributes:
+        key: Its id there.
+        parent: The id of the branch that it was forked from; None for a root.
+        name: Its name here.
+        made: When it was made.
+        rows: What was remembered on it, oldest first.
+        forks: The branches that were forked from it, oldest first.
+        copied: The keys of core memory that it has as its parent had them, so that the rest is gone; None if it has
+            everything of its parent.
+    """
+
+    key: str
+    parent: str | None
+    name: str
+    made: int
+    rows: list[_Dated] = field(default_factory=list)
+    forks: list[_Branch] = field(default_factory=list)
+    copied: set[str] | None = None
+
+    def core(self) -> dict[str, _Dated]:
+        """Its core memory, by its keys."""
+        return {each.draft.key: each for each in self.rows if each.draft.kind == CORE}
+
+
+def read_memgpt(source: Any, to: parcels.Destination, stack: ExitStack) -> Iterator[parcels.Thing]:
+    """Core, recall and archival memory of a MemGPT-style file.
+
+    Args:
+        source: The SQLite file.
+        to: Where they go.
+        stack: Closes the source.
+
+    Raises:
+        InvalidInput: It is no such file.
+    """
+    tables = stack.enter_context(foreign_tables(parcels.path_given(source)))
+    form = next((each for each in _FORMS if {each.core, each.recall, each.archival} <= tables.columns.keys()), None)
+    if form is None or "branches" not in tables.columns:
+        raise InvalidInput(f"{tables.name} has no tables of core, recall and archival memory with branches.")
+    return _trees(tables, form, to)
+
+
+def _trees(tables: ForeignTables, form: _Form, to: parcels.Destination) -> Iterator[parcels.Thing]:
+    """Each branch that has no parent, with all its forks."""
+    found = _branches(tables, form, to)
+    yield from _remembered(tables, form, found, to)
+    core = {key: branch.core() for key, branch in found.items()}
+    roots: list[_Branch] = []
+    for branch in sorted(found.values(), key=lambda each: (each.made, each.key)):
+        branch.rows.sort(key=lambda each: each.at)
+        parent = found.get(branch.parent or "")
+        if parent is not None and form.copies:
+            _leave_copied(branch, core[branch.key], core[parent.key])
+        (roots if parent is None else parent.forks).append(branch)
+    if len(roots) == 1:
+        roots[0].name = MAIN
+    reached = {each.key for root in roots for each in _all(root)}
+    for key in found.keys() - reached:
+        what, count = f"the branch {safe_repr(key)}", len(found[key].rows) or 1
+        yield parcels.LeftOut(what, "it is among its own parents.", count, "memories")
+    for root in roots:
+        at = BranchAt(to.path(), root.name, to.scopes)
+        count = sum(len(each.rows) for each in _all(root))
+        make = partial(_replayed, at=at, branch=root, kind=to.kind)
+        yield parcels.written("memories", f"the branch {safe_repr(root.name)} and its forks", count, at.path, make)
+    for name in ("inherited_exclusions", "inherited_summaries"):
+        if name in tables.columns and (count := tables.count(name)):
+            why = "they say what a fork was not shown; here it sees all of it."
+            yield parcels.LeftOut(f"rows of {name}", why, count)
+
+
+def _leave_copied(branch: _Branch, core: Mapping[str, _Dated], theirs: Mapping[str, _Dated]) -> None:
+    """Leave out what a fork got from its parent, which it is shown anyway.
+
+    Args:
+        branch: The fork.
+        core: Its core memory.
+        theirs: Its parent's.
+    """
+    branch.copied = set()
+    for key, each in core.items():
+        was = theirs.get(key)
+        if was is not None and was.at <= branch.made and _says(was.draft) == _says(each.draft):
+            branch.copied.add(key)
+            branch.rows.remove(each)
+
+
+def _says(draft: RowDraft) -> tuple[Any, ...]:
+    return draft.body, draft.importance, draft.expires_at
+
+
+def _all(branch: _Branch) -> Iterator[_Branch]:
+    yield branch
+    for each in branch.forks:
+        yield from _all(each)
+
+
+def _branches(tables: ForeignTables, form: _Form, to: parcels.Destination) -> dict[str, _Branch]:
+    found: dict[str, _Branch] = {}
+    names = parcels.Names()
+    for row in form.rows(tables, "branches", "created_at"):
+        key, parent = str(row["id"]), None if row["parent_id"] is None else str(row["parent_id"])
+        name = id_of(names.given(row.get("name") or key), "branch")
+        found[key] = _Branch(key, parent, name, parcels.time_of(row["created_at"], to.now))
+    return found
+
+
+def _remembered(
+    tables: ForeignTables, form: _Form, found: Mapping[str, _Branch], to: parcels.Destination
+) -> Iterator[parcels.LeftOut]:
+    """Put everything on its branch; gives what cannot be."""
+    meta: Mapping[tuple[Any, Any], Mapping[str, Any]] = {}
+    if "core_meta" in tables.columns:
+        meta = {(row["branch_id"], row["key"]): row for row in tables.rows("core_meta")}
+    names: dict[str, parcels.Names] = defaultdict(parcels.Names)
+    for table, drafted in ((form.core, _core), (form.recall, _event), (form.archival, _record)):
+        for row in form.rows(tables, table, "id"):
+            what = f"{table} {safe_repr(row.get('id', row.get('key')))}"
+            branch = found.get(str(row["branch_id"]))
+            if branch is None:
+                yield parcels.LeftOut(what, f"there is no branch {safe_repr(row['branch_id'])}.", holds="memories")
+                continue
+            more = meta.get((row["branch_id"], row.get("key")), {})
+            try:
+                branch.rows.append(drafted({**more, **row}, names[branch.key], to))
+            except parcels.MALFORMED as error:
+                yield parcels.LeftOut(what, parcels.why(error), holds="memories")
+
+
+def _core(row: Mapping[str, Any], names: parcels.Names, to: parcels.Destination) -> _Dated:
+    del names
+    created = parcels.time_of(row.get("created_at"), parcels.time_of(row.get("updated_at"), to.now))
+    updated = parcels.time_of(row.get("updated_at"), created)
+    [(key, value)] = redact_value({name_given(row["key"], "a key"): text_given(row["value"], "A value")}).items()
+    importance = USUAL if row.get("importance") is None else min(max(int(row["importance"]), 1), MOST)
+    end = None
+    if row.get("ttl") not in (None, ""):
+        seconds = float(row["ttl"])
+        end = int(seconds * _SECOND) + (updated if seconds < _ALWAYS else 0)
+        if end <= to.now:
+            raise InvalidInput("it has expired.")
+    return _Dated(updated, RowDraft(CORE, key, body_of(value), created, importance=importance, expires_at=end))
+
+
+def _event(row: Mapping[str, Any], names: parcels.Names, to: parcels.Destination) -> _Dated:
+    at = parcels.time_of(row["created_at"], to.now)
+    kind, text = name_given(row["kind"], "a kind of event"), text_given(row["text"], "An event")
+    key = names.given(None, row["branch_id"], row["created_at"], kind, text)
+    return _Dated(at, RowDraft(EVENT, key, body_of(redact(text)), at, label=redact(kind), findable=True))
+
+
+def _record(row: Mapping[str, Any], names: parcels.Names, to: parcels.Destination) -> _Dated:
+    at = parcels.time_of(row["created_at"], to.now)
+    text = parcels.clean(row["text"], "A record")
+    own = row["id"] if isinstance(row["id"], str) else None
+    key = id_of(names.given(own, row["branch_id"], row["created_at"], text), "record")
+    return _Dated(at, record(key, text, _tags(row.get("tags")), at))
+
+
+def _tags(written: Any) -> Sequence[str]:
+    if not written:
+        return ()
+    try:
+        found = json.loads(written)
+    except ValueError:
+        found = str(written).split(",")
+    return [redact(str(each).strip()) for each in (found if isinstance(found, list) else [found]) if str(each).strip()]
+
+
+# -- MemGPT: writing -----------------------------------------------------------------------------------------------
+
+
+def _replayed(tx: Transaction, now: int, *, at: BranchAt, branch: _Branch, kind: str) -> list[Any]:
+    """Write a branch and its forks in the order of their times, so that each fork sees what was there."""
+    new: list[Any] = []
+    waiting = branch.rows
+    for fork in [*branch.forks, None]:
+        before = len(waiting) if fork is None else sum(each.at <= fork.made for each in waiting)
+        add = partial(parcels.add_unknown, drafts=[each.draft for each in waiting[:before]])
+        waiting = waiting[before:]
+        new += changed(tx, at, add, now, Writer("import", kind))
+        if fork is not None:
+            own = at._replace(name=fork.name)
+            if not query.find_branch(tx, path=at.path, kind=KIND, name=fork.name):
+                own = branches.fork(tx, at, fork.name, now)
+                new += changed(tx, own, partial(_begun, fork=fork), now, Writer("import", kind))
+            new += _replayed(tx, now, at=own, branch=fork, kind=kind)
+    return new
+
+
+def _begun(tx: Transaction, change: Change, fork: _Branch) -> list[str]:
+    """Write the core memory of a new fork, whatever its parent has."""
+    core = fork.core()
+    change.drafts += [each.draft for each in core.values()]
+    if fork.copied is not None:
+        for each in memory_rows.current(tx, change.view, CORE):
+            if each.key not in fork.copied and each.key not in core:
+                change.remove(CORE, each.key)
+    return list(core)
