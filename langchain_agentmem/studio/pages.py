@@ -139,36 +139,6 @@ USUAL = 20
 """Hits that are shown unless more are asked for."""
 
 
-class ScorePart(NamedTuple):
-    """Something that added to the score of a hit, or took from it.
-
-    Attributes:
-        name: A word of the query, or the name of a signal.
-        value: How much.
-        is_word: Whether it is a word.
-        is_nearby: Whether it is a word of messages next to the hit.
-    """
-
-    name: str
-    value: float
-    is_word: bool
-    is_nearby: bool = False
-
-
-class FoundHit(NamedTuple):
-    """A hit, as it is shown.
-
-    Attributes:
-        found: What was found.
-        reasons: Why, what counted most first.
-        where: The address of the page that shows it; None where there is none.
-    """
-
-    found: Recollection
-    reasons: Sequence[ScorePart]
-    where: str | None
-
-
 async def search(request: Request) -> Response:
     """The form, and what was found."""
     asked, memory = request.query_params, web.studio_of(request).memory
@@ -193,7 +163,7 @@ async def search(request: Request) -> Response:
             limit=limit,
             weights=Weights() if by == WORDS else None,
         )
-    hits = [FoundHit(each, _reasons(each.why), _where(request, each)) for each in found]
+    hits = [(each, _reasons(each.why), _where(request, each)) for each in found]
     return web.page(
         request,
         "search.html",
@@ -211,16 +181,15 @@ async def search(request: Request) -> Response:
         limit=limit,
         hits=hits,
         best=max((each.score for each in found), default=0.0),
-        most=max((abs(reason.value) for hit in hits for reason in hit.reasons), default=0.0),
+        most=max((abs(value) for _, reasons, _ in hits for _, _, value in reasons), default=0.0),
     )
 
 
-def _reasons(why: Why) -> Sequence[ScorePart]:
-    """Why something was found, what counted most first."""
-    words = [ScorePart(name, value, is_word=True) for name, value in why.terms.items()]
-    signals = [ScorePart(name, value, is_word=False) for name, value in why.signals.items()]
-    words += [ScorePart(name, value, is_word=True, is_nearby=True) for name, value in why.nearby.items()]
-    return sorted(words + signals, key=lambda each: -abs(each.value))
+def _reasons(why: Why) -> list[tuple[str, str, float]]:
+    """Why something was found, what counted most first: what kind of reason, its name, and what it added."""
+    kinds = (("word", why.terms), ("nearby", why.nearby), ("signal", why.signals))
+    found = [(kind, name, value) for kind, values in kinds for name, value in values.items()]
+    return sorted(found, key=lambda each: -abs(each[2]))
 
 
 def _where(request: Request, found: Recollection) -> str | None:
