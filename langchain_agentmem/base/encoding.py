@@ -172,27 +172,31 @@ def write_plain(value: Any) -> bytes:
     return _write_in_order(value).encode("utf-8", "surrogatepass")
 
 
-def json_value(value: Any, timespec: str = "auto") -> Any:
+def json_value(value: Any, timespec: str = "auto") -> Any:  # noqa: PLR0911 - one line for each type
     """Return a value as others read it in JSON: nothing of it is tagged, and it is not read back.
 
     Args:
-        value: Anything. Dataclasses and named tuples become objects, times ISO 8601, durations seconds, and values that
-            JSON does not know their text.
+        value: Anything. Dataclasses and named tuples become objects, times ISO 8601, durations seconds, bytes None, and
+            other values that JSON does not know their text.
         timespec: How exact times are, as `datetime.isoformat` takes it. Default: to the microsecond.
     """
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = {each.name: getattr(value, each.name) for each in dataclasses.fields(value) if each.name[0] != "_"}
-    elif hasattr(value, "_asdict"):
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if hasattr(value, "_asdict"):
         value = value._asdict()
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {each.name: getattr(value, each.name) for each in dataclasses.fields(value) if each.name[0] != "_"}
     if isinstance(value, Mapping):
         return {str(key): json_value(each, timespec) for key, each in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, list | tuple):
         return [json_value(each, timespec) for each in value]
+    if isinstance(value, set | frozenset):
+        return sorted((json_value(each, timespec) for each in value), key=str)  # the same order in every process
     if isinstance(value, datetime):
         return value.isoformat(timespec=timespec)
     if isinstance(value, timedelta):
         return value.total_seconds()
-    return value if value is None or isinstance(value, str | int | float) else str(value)
+    return None if isinstance(value, bytes | bytearray) else str(value)
 
 
 quoted: Callable[[str], str] = encode_basestring

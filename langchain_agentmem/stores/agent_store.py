@@ -76,6 +76,7 @@ from pydantic import Field, PositiveInt
 from langchain_agentmem.base.argument_checks import MemoryLimits, Options, check_timeout
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.concurrency import AwaitableNumber, Closing, Ready, awaited, check_cancelled, in_worker
+from langchain_agentmem.base.encoding import json_value
 from langchain_agentmem.base.namespaces import Namespace, ThreadLike, namespace_of, path_of, range_of, running_config
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver, safe_repr
 from langchain_agentmem.language_models.model_calls import writer
@@ -326,7 +327,7 @@ def checked_fields(name: str, fields: Any) -> Fields | None:
 
 def _texts(value: dict[str, Any], fields: Fields) -> Fields:
     """The texts at some paths of a value, without those that are empty."""
-    view = item_rows.plain_view(value)
+    view = json_value(value)
     found: list[str] = []
     for path in fields:
         if path in {WHOLE, ""}:

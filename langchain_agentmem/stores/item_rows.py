@@ -11,15 +11,12 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime, time
-from decimal import Decimal
 from itertools import groupby
 from typing import Any, NamedTuple
-from uuid import UUID
 
 import orjson
 
-from langchain_agentmem.base.encoding import TAG, decode, is_plain, read_column, to_plain, write_plain
+from langchain_agentmem.base.encoding import TAG, decode, is_plain, json_value, read_column, to_plain, write_plain
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, safe_repr
 from langchain_agentmem.search import search_index
@@ -105,21 +102,6 @@ def damaged(path: str, key: str) -> DatabaseUnreadable:
     )
 
 
-def plain_view(value: Any) -> Any:
-    """A value in JSON's own types, for those who look for text in it: times in ISO 8601, no bytes."""
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    if isinstance(value, Mapping):
-        return {str(key): plain_view(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain_view(inner) for inner in value]
-    if isinstance(value, set | frozenset):
-        return sorted(map(plain_view, value), key=str)  # in an order that every process finds
-    if isinstance(value, datetime | date | time):
-        return value.isoformat()
-    return str(value) if isinstance(value, Decimal | UUID) else None
-
-
 def whole_text(value: Mapping[str, Any]) -> str:
     """All text and numbers of a value, one a line. Its keys and truth values are none."""
     texts: list[str] = []
@@ -150,7 +132,7 @@ def _gather(value: Any, texts: list[str]) -> None:
         for inner in value:
             _gather(inner, texts)
     elif value is not None:
-        _gather(plain_view(value), texts)
+        _gather(json_value(value), texts)
 
 
 def _decoded(data: bytes) -> Any:

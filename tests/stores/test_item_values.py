@@ -7,8 +7,9 @@ from uuid import UUID
 
 import pytest
 
+from langchain_agentmem.base.encoding import json_value
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
-from langchain_agentmem.stores.item_rows import found_by, key_of, noted, plain_view, read, whole_text, written
+from langchain_agentmem.stores.item_rows import found_by, key_of, noted, read, whole_text, written
 
 RICH = {
     "text": "Bücher \ud800 \0",
@@ -58,7 +59,7 @@ class TestText:
         assert whole_text(value).split("\n") == ["Ana", "1", "2.5", "Lisbon", "2026-05-01"]
 
     def test_of_values_that_json_has_no_word_for_what_a_person_reads(self):
-        view = plain_view(RICH)
+        view = json_value(RICH)
         assert view["at"] == "2026-05-01T12:30:00.000007+00:00"
         assert view["pair"] == [1, 2]
         assert view["money"] == "1.10"
