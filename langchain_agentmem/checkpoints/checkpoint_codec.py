@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from enum import Enum
 from functools import lru_cache
 from itertools import islice
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 from uuid import UUID
 from weakref import WeakValueDictionary
 
@@ -35,8 +35,6 @@ from langchain_agentmem.base import concurrency, namespaces
 from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.errors import AgentMemoryError, CheckpointUnreadable, InvalidInput, safe_repr
-from langchain_agentmem.storage import Operation
-from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import CheckpointMessage
 from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads import value_store as shelves
@@ -332,10 +330,6 @@ class Coding:
             plan.draft.stamp(thread.place, writer.numbers, writer.moves)
         self._remember(at, ns, thread)
 
-    def reading(self, serde: SerializerProtocol, place: StorePlace, parts: Mapping[int, Any]) -> ValueReading:
-        """What makes values of recipes."""
-        return ValueReading(serde, self.known, place, parts)
-
     def forget(self, deleted: Iterable[Deleted] | None = None) -> None:
         """Keep nothing in memory of threads that are gone. Default: of none at all."""
         with self._remembering:
@@ -405,7 +399,7 @@ class Coding:
             CheckpointUnreadable: It is damaged, or was written with another serializer.
         """
         self._remember(at, ns, saved.thread)
-        reading = self.reading(serde, saved.thread.place, saved.parts)
+        reading = ValueReading(serde, self.known, saved.thread.place, saved.parts)
         with readable(at, saved.name, decoding=True), concurrency.collecting_later():
             values = {
                 channel: reading.value(saved.values[channel]) for channel in saved.versions if channel in saved.values
@@ -461,28 +455,3 @@ def _has_deltas(metadata: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
         or metadata.get("step") == -2  # noqa: PLR2004 - LangGraph's mark of a stub
         or any(type(value) is _DeltaSnapshot for value in values.values())
     )
-
-
-class Reading(NamedTuple):
-    """The access of one saver to checkpoints: its serializer, its coding, and the database.
-
-    Attributes:
-        serde: The serializer of the saver.
-        coding: What the saver and its copies know of threads.
-        database: The database of the checkpoints.
-    """
-
-    serde: SerializerProtocol
-    coding: Coding
-    database: Database
-
-    def run(self, name: str, config: RunnableConfig, at: ThreadKey, make: Operation[Any]) -> Any:
-        """Run an operation where the thread is."""
-        configurable = config["configurable"]
-        told = {key: configurable[key] for key in ("thread_id", "checkpoint_id") if configurable.get(key)}
-        with readable(at, configurable.get("checkpoint_id")):
-            return self.database.read(name, make, lambda: told, lambda found: {"found": found is not None})
-
-    def tuple(self, config: RunnableConfig, saved: Saved, at: ThreadKey, ns: str) -> CheckpointTuple:
-        """The checkpoint that was found."""
-        return self.coding.tuple(self.serde, saved, config["configurable"]["thread_id"], at, ns)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
@@ -25,7 +25,7 @@ from langchain_agentmem.base.argument_checks import ALL, check_flag, check_whole
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.encoding import under
 from langchain_agentmem.base.namespaces import ThreadKey, config_given, configurable_of, range_of
-from langchain_agentmem.checkpoints.checkpoint_codec import Reading, address, readable, text_of, value_of
+from langchain_agentmem.checkpoints.checkpoint_codec import address, readable, text_of, value_of
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.transaction import Row
@@ -36,6 +36,9 @@ from langchain_agentmem.threads.thread_lines import find
 from langchain_agentmem.threads.value_codec import ELEMENTS
 from langchain_agentmem.threads.value_store import LIST, MESSAGE, Range, Recipe
 
+if TYPE_CHECKING:
+    from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver
+
 FIRST_KEYS, MOST_KEYS = 500, 8_000
 """Checkpoints whose places are asked for at once. A listing of many threads sorts them all each time, so these grow."""
 LARGEST_PAGE = 16
@@ -44,14 +47,18 @@ SUBGRAPHS = 50
 
 
 def list_pages(
-    reading: Reading, config: RunnableConfig | None, wanted: Any, before: RunnableConfig | None, limit: int | None
+    saver: AgentMemorySaver,
+    config: RunnableConfig | None,
+    wanted: Any,
+    before: RunnableConfig | None,
+    limit: int | None,
 ) -> Iterator[Sequence[CheckpointTuple]]:
     """Check a call of `list`, and return the checkpoints a page at a time.
 
     Nothing is locked between the pages; they are small at first, for those who want few.
 
     Args:
-        reading: The access of the saver to its checkpoints.
+        saver: The saver.
         config: Which thread, and maybe which of its lines or checkpoints; None for all threads.
         wanted: Values that the metadata must have, by key, which may be the way to a nested one, with dots. None
             for any.
@@ -63,7 +70,7 @@ def list_pages(
             no number.
         CheckpointUnreadable: One is damaged, or was written with another serializer.
     """
-    scopes = reading.database.scopes
+    scopes = saver.database.scopes
     at, ns, name = (None, None, None) if config is None else address(config, scopes, whole_thread=True)
     low, high = range_of(scopes.resolve(None, config, bare=True))
     edge = configurable_of(config_given(before)).get("checkpoint_id")
@@ -78,49 +85,48 @@ def list_pages(
         raise InvalidInput(f"filter must be a dictionary, not {safe_repr(wanted)}.")
     if limit is not None:
         check_whole("limit", limit, 0)
-    keys = _keys(reading, KeyFilter(at, low, high, ns, name, edge), wanted, limit)
-    return _pages(reading, keys, None if config is None else config["configurable"]["thread_id"])
+    keys = _keys(saver, KeyFilter(at, low, high, ns, name, edge), wanted, limit)
+    return _pages(saver, keys, None if config is None else config["configurable"]["thread_id"])
 
 
-def _pages(reading: Reading, keys: Iterator[Key], thread_id: Any) -> Iterator[Sequence[CheckpointTuple]]:
+def _pages(saver: AgentMemorySaver, keys: Iterator[Key], thread_id: Any) -> Iterator[Sequence[CheckpointTuple]]:
     size = 1
     while page := list(islice(keys, size)):
         first = page[0]
         with readable(ThreadKey(first.path, first.thread), first.name):
-            found = reading.database.engine.read(
-                partial(checkpoint_log.load_keys, page=page, recall=reading.coding.known.take)
+            found = saver.database.engine.read(
+                partial(checkpoint_log.load_keys, page=page, recall=saver._coding.known.take)
             )
-        yield [_tuple(reading, key, saved, thread_id) for key, saved in found]
+        tuples = []
+        for key, saved in found:
+            named = key.thread if thread_id is None else thread_id
+            tuples.append(saver._coding.tuple(saver.serde, saved, named, ThreadKey(key.path, key.thread), key.ns))
+        yield tuples
         size = min(size * 4, LARGEST_PAGE)
 
 
-def _tuple(reading: Reading, key: Key, saved: Saved, thread_id: Any) -> CheckpointTuple:
-    named = key.thread if thread_id is None else thread_id
-    return reading.coding.tuple(reading.serde, saved, named, ThreadKey(key.path, key.thread), key.ns)
-
-
-def _keys(reading: Reading, keys: KeyFilter, wanted: Mapping[str, Any], limit: int | None) -> Iterator[Key]:
+def _keys(saver: AgentMemorySaver, keys: KeyFilter, wanted: Mapping[str, Any], limit: int | None) -> Iterator[Key]:
     """The places of all that fits, read many at a time."""
     left, many = limit, FIRST_KEYS
     after: Key | None = None
     while left is None or left > 0:
         most = many if left is None or wanted else min(left, many)
         with readable(keys.at or ThreadKey(keys.low, ""), keys.name):
-            found = reading.database.engine.read(partial(checkpoint_log.keys, wanted=keys, after=after, limit=most))
+            found = saver.database.engine.read(partial(checkpoint_log.keys, wanted=keys, after=after, limit=most))
         if not found:
             return
         after, many = found[-1], min(many * 4, MOST_KEYS)
-        fitting = [key for key in found if _fits(reading, key, wanted)][:left]
+        fitting = [key for key in found if _fits(saver, key, wanted)][:left]
         if left is not None:
             left -= len(fitting)
         yield from fitting
 
 
-def _fits(reading: Reading, key: Key, wanted: Mapping[str, Any]) -> bool:
+def _fits(saver: AgentMemorySaver, key: Key, wanted: Mapping[str, Any]) -> bool:
     if not wanted:
         return True
     with readable(ThreadKey(key.path, key.thread), key.name, decoding=True):
-        metadata = value_of(reading.serde, key.metadata)
+        metadata = value_of(saver.serde, key.metadata)
     return all(under(metadata, name) == value for name, value in wanted.items())
 
 
@@ -163,12 +169,12 @@ class CheckpointHistory:
 
 
 def history(
-    reading: Reading, config: RunnableConfig, limit: int | None, offset: int, around: str | None, *, ends: bool
+    saver: AgentMemorySaver, config: RunnableConfig, limit: int | None, offset: int, around: str | None, *, ends: bool
 ) -> CheckpointHistory:
     """The checkpoints of a line without their values; the other arguments are those of `AgentMemorySaver.history`.
 
     Args:
-        reading: The access of the saver to its checkpoints.
+        saver: The saver.
         config: Which thread, and maybe which of its lines.
         limit: Most; None for all.
         offset: How many of the newest are left out.
@@ -182,7 +188,7 @@ def history(
     for name, number in (("limit", ALL if limit is None else limit), ("offset", offset)):
         check_whole(name, number, 0)
     check_flag("ends", ends)
-    at, ns, _ = address(config, reading.database.scopes)
+    at, ns, _ = address(config, saver.database.scopes)
     middle = None if around is None else text_of(around, "checkpoint")
     most = ALL if limit is None else min(limit, ALL)
 
@@ -197,13 +203,13 @@ def history(
         subgraphs = query.newest_subgraphs(tx, thread=thread.id, limit=SUBGRAPHS)
         return list(rows), counted["found"], first, [row["ns"] for row in subgraphs]
 
-    rows, total, newer, subgraphs = reading.database.read(
+    rows, total, newer, subgraphs = saver.database.read(
         "thread.history",
         look,
         lambda: {"thread_id": at.name} | ({} if limit is None else {"limit": limit}),
         lambda found: {"count": len(found[0]), "total": found[1]},
     )
-    found = tuple(_summary(row, at, reading.serde) for row in rows)
+    found = tuple(_summary(row, at, saver.serde) for row in rows)
     return CheckpointHistory(checkpoints=found, total=total, newer=newer, subgraphs=tuple(subgraphs))
 
 
@@ -264,12 +270,12 @@ class CheckpointChanges(NamedTuple):
 
 
 def excerpt(
-    reading: Reading, config: RunnableConfig, messages: int, before: int | None, around: str | None
+    saver: AgentMemorySaver, config: RunnableConfig, messages: int, before: int | None, around: str | None
 ) -> CheckpointExcerpt | None:
     """A checkpoint with a part of its messages; the other arguments are those of `AgentMemorySaver.excerpt`.
 
     Args:
-        reading: What reads it.
+        saver: The saver.
         config: The checkpoint.
         messages: How many.
         before: Where they end.
@@ -279,9 +285,9 @@ def excerpt(
     if before is not None:
         check_whole("before", before, 0)
     wanted = None if around is None else text_of(around, "message")
-    at, ns, name = address(config, reading.database.scopes)
+    at, ns, name = address(config, saver.database.scopes)
     lists: dict[str, Excerpt] = {}
-    recall = reading.coding.known.take
+    recall = saver._coding.known.take
 
     def cut(tx: Transaction, found: list[Saved]) -> list[Saved]:
         lists.clear()
@@ -290,37 +296,37 @@ def excerpt(
             places = (
                 [] if wanted is None else [row["number"] for row in query.parts_named(tx, shelf=shelf, name=wanted)]
             )
-            ranges = _message_lists(tx, saved, recall)
-            for channel, each in ranges.items():
-                total = sum(high - low for low, high in each)
-                there = next((place for number in places if (place := _place(each, number)) is not None), None)
-                end = total if before is None else min(before, total)
+            for channel, ranges in _message_lists(tx, saved, recall).items():
+                parts = [number for low, high in ranges for number in range(low, high)]
+                end = len(parts) if before is None else min(before, len(parts))
+                there = next((parts.index(number) for number in places if number in parts), None)
                 if there is not None:
-                    end = min(total, max(messages, there + 1 + messages // 2))
-                lists[channel] = Excerpt(first := max(0, end - messages), total)
-                saved.values[channel] = [LIST, *shelves.written_ranges(_between(each, first, end))]
+                    end = min(len(parts), max(messages, there + 1 + messages // 2))
+                first = max(0, end - messages)
+                lists[channel] = Excerpt(first, len(parts))
+                saved.values[channel] = [LIST, *shelves.written_ranges(shelves.runs(parts[first:end]))]
         return found
 
     def look(tx: Transaction) -> Saved | None:
         return checkpoint_log.get(tx, at, ns, name, recall, cut)
 
-    saved = reading.run("thread.excerpt", config, at, look)
+    saved = saver._read_traced("thread.excerpt", config, at, look)
     if saved is None:
         return None
-    return CheckpointExcerpt(reading.tuple(config, saved, at, ns), lists)
+    return CheckpointExcerpt(saver._tuple(config, saved, at, ns), lists)
 
 
-def changes(reading: Reading, config: RunnableConfig, since: str | None) -> CheckpointChanges | None:
+def changes(saver: AgentMemorySaver, config: RunnableConfig, since: str | None) -> CheckpointChanges | None:
     """What a checkpoint has otherwise than another; the arguments are those of `AgentMemorySaver.changes`.
 
     Args:
-        reading: What reads them.
+        saver: The saver.
         config: The later one.
         since: The earlier one.
     """
-    at, ns, name = address(config, reading.database.scopes)
+    at, ns, name = address(config, saver.database.scopes)
     earlier = None if since is None else text_of(since, "checkpoint")
-    recall = reading.coding.known.take
+    recall = saver._coding.known.take
 
     def look(tx: Transaction) -> list[Saved] | None:
         thread = find(tx, at, ns)
@@ -352,10 +358,10 @@ def changes(reading: Reading, config: RunnableConfig, since: str | None) -> Chec
                 theirs.values[channel] = [LIST, *shelves.written_ranges(shelves.without(there, here))]
         return found
 
-    found = reading.run("thread.changes", config, at, look)
+    found = saver._read_traced("thread.changes", config, at, look)
     if found is None or (since is not None and len(found) < _TWO):
         return None
-    after, *before = [reading.tuple(config, each, at, ns) for each in found]
+    after, *before = [saver._tuple(config, each, at, ns) for each in found]
     return CheckpointChanges(before[0] if before else None, after)
 
 
@@ -370,24 +376,3 @@ def _message_lists(tx: Transaction, saved: Saved, recall: shelves.Recall) -> dic
         for name, number in firsts.items()
         if number in parts and getattr(parts[number], "form", MESSAGE) != ELEMENTS
     }
-
-
-def _between(ranges: Sequence[Range], first: int, end: int) -> list[Range]:
-    """The parts from one place to another of those in some ranges."""
-    found, place = [], 0
-    for low, high in ranges:
-        start, stop = max(low, low + first - place), min(high, low + end - place)
-        if start < stop:
-            found.append((start, stop))
-        place += high - low
-    return found
-
-
-def _place(ranges: Sequence[Range], number: int) -> int | None:
-    """The place of a part among those in some ranges; None if it is in none."""
-    place = 0
-    for low, high in ranges:
-        if low <= number < high:
-            return place + number - low
-        place += high - low
-    return None

@@ -103,7 +103,7 @@ from langchain_agentmem.storage.engine import Opening, OpeningOptions
 from langchain_agentmem.threads import checkpoint_log, thread_lines
 from langchain_agentmem.threads.checkpoint_log import Saved, next_version, short
 from langchain_agentmem.threads.thread_lines import Thread, ThreadDeleted
-from langchain_agentmem.threads.value_codec import EVERYTHING, sharing
+from langchain_agentmem.threads.value_codec import EVERYTHING, ValueReading, sharing
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -246,8 +246,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             return checkpoint_log.get(tx, at, ns, name, self._coding.known.take, seen=self._coding.seen(at))
 
         saved = self._read(look, at, name)
-        thread_id = config["configurable"]["thread_id"]
-        found = None if saved is None else self._coding.tuple(self.serde, saved, thread_id, at, ns)
+        found = None if saved is None else self._tuple(config, saved, at, ns)
         self._rewinding.loaded(config, found, pregel, addressed=name is not None)
         if saved is not None and pregel is not None and not ns:  # a run begins
             self._rewinding.met(config, at, saved.thread)
@@ -316,7 +315,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             InvalidInput: The config names no thread, its thread is in several namespaces, or a number is none.
             CheckpointUnreadable: One is damaged, or was written with another serializer.
         """
-        return checkpoint_listing.history(self._reading(), config, limit, offset, around, ends=ends)
+        return checkpoint_listing.history(self, config, limit, offset, around, ends=ends)
 
     ahistory = awaited(history)
 
@@ -338,7 +337,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             InvalidInput: The config names no thread, its thread is in several namespaces, or a number is none.
             CheckpointUnreadable: It is damaged, or was written with another serializer.
         """
-        return checkpoint_listing.excerpt(self._reading(), config, messages, before, around)
+        return checkpoint_listing.excerpt(self, config, messages, before, around)
 
     aexcerpt = awaited(excerpt)
 
@@ -357,12 +356,9 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             InvalidInput: The config names no thread, its thread is in several namespaces, or an id can be none.
             CheckpointUnreadable: One is damaged, or was written with another serializer.
         """
-        return checkpoint_listing.changes(self._reading(), config, since)
+        return checkpoint_listing.changes(self, config, since)
 
     achanges = awaited(changes)
-
-    def _reading(self) -> codec.Reading:
-        return codec.Reading(self.serde, self._coding, self.database)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -386,7 +382,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         )
         if led is None:
             return {channel: {"writes": []} for channel in wanted}
-        reading = self._coding.reading(self.serde, led.place, led.parts)
+        reading = ValueReading(self.serde, self._coding.known, led.place, led.parts)
         with codec.readable(at, name, decoding=True):
             found: dict[str, DeltaChannelHistory] = {}
             for channel in wanted:
@@ -786,6 +782,17 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         with codec.readable(at, name):
             return self.database.engine.read(make)
 
+    def _read_traced(self, name: str, config: RunnableConfig, at: ThreadKey, make: Operation[T]) -> T:
+        """Read as a traced step."""
+        configurable = config["configurable"]
+        told = {key: configurable[key] for key in ("thread_id", "checkpoint_id") if configurable.get(key)}
+        with codec.readable(at, configurable.get("checkpoint_id")):
+            return self.database.read(name, make, lambda: told, lambda found: {"found": found is not None})
+
+    def _tuple(self, config: RunnableConfig, saved: Saved, at: ThreadKey, ns: str) -> CheckpointTuple:
+        """The checkpoint that was found."""
+        return self._coding.tuple(self.serde, saved, config["configurable"]["thread_id"], at, ns)
+
     def _write(self, make: Operation[checkpoint_log.Stored], at: ThreadKey, ns: str) -> Thread:
         """Store what was planned, and return the thread."""
         scopes = self.database.scopes
@@ -816,7 +823,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         before: RunnableConfig | None,
         limit: int | None,
     ) -> Iterator[Sequence[CheckpointTuple]]:
-        pages = checkpoint_listing.list_pages(self._reading(), config, wanted, before, limit)
+        pages = checkpoint_listing.list_pages(self, config, wanted, before, limit)
         return self._rewinding.listed(config, before, limit, pages, loop_of(config))
 
 

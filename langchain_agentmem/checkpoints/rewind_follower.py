@@ -261,7 +261,11 @@ class Rewinding:
     def _stored(self, put: CheckpointPut, remember: Callable[[], None]) -> None:
         remember()
         if put.stored:
-            self._database.emit(partial(_recorded, put))
+            self._database.emit(
+                lambda: MessagesStored(
+                    namespace=namespace_of(put.thread.path), conversation_id=put.at.name, message_ids=tuple(put.stored)
+                )
+            )
 
     def sweep(self, tx: Transaction, thread: Thread, ns: str, metadata: Mapping[str, Any]) -> None:
         """Old checkpoints may have been removed: what only they showed goes, now and then."""
@@ -297,12 +301,6 @@ def _reader_of(
         return [each for part in parts if (each := said_in(part, serde)) is not None]
 
     return read
-
-
-def _recorded(put: CheckpointPut) -> MessagesStored:
-    return MessagesStored(
-        namespace=namespace_of(put.thread.path), conversation_id=put.at.name, message_ids=tuple(put.stored)
-    )
 
 
 def _results(found: CheckpointTuple | None) -> frozenset[str]:

@@ -202,13 +202,8 @@ class KnownMessages:
         stamp.number, stamp.shelf = number, shelf
         prototype.given = stamp
 
-    def number(self, message: Any, shelf: tuple[int, int]) -> int | None:
-        """The number of the part that holds just this message, unchanged; None if that is not known."""
-        [number] = self.numbers((message,), shelf)
-        return number
-
     def numbers(self, items: Iterable[Any], shelf: tuple[int, int]) -> Iterator[int | None]:
-        """The same for many at once; they may be anything."""
+        """The numbers of the parts that hold just these items, unchanged; None for what is not known, or no message."""
         for item in items:
             stamp = getattr(item, "__pydantic_fields_set__", None)
             if type(stamp) is not Stamp or stamp.owner is not self or stamp.shelf != shelf:
@@ -418,7 +413,7 @@ class ValueDraft:
         return [LIST, items]
 
     def _message(self, message: BaseMessage) -> int:
-        number = self._cache.number(message, self.shelf) if self.shelf is not None else None
+        number = None if self.shelf is None else next(self._cache.numbers((message,), self.shelf))
         return self._new_message(message) if number is None else self._known(number)[0]
 
     def _known(self, number: int) -> Range:

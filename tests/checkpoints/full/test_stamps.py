@@ -34,7 +34,7 @@ MAKERS = FLAT | DEEP
 
 def known(shelf, message):
     """Whether a message is taken for one that lies on the shelf already."""
-    return shelf.known.number(message, shelf.place()) is not None
+    return next(shelf.known.numbers((message,), shelf.place())) is not None
 
 
 def handed_out(shelf, message, way):
