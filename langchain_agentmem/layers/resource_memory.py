@@ -174,34 +174,19 @@ class ResourceItem(BaseModel):
     max_total_chars: NonNegativeInt = 8_000
 
 
-class ResourceFile(NamedTuple):
-    """The content of a resource file.
-
-    Attributes:
-        folder: The folder of the file, with links resolved.
-        sha: The SHA-256 of its bytes, in hexadecimal.
-        sources: Its sources, by kind and name.
-        items: Its items, each with its source, by their ids `class:name:source:resource:path`.
-    """
-
-    folder: Path
-    sha: str
-    sources: Mapping[tuple[str, str], ResourceSource]
-    items: Mapping[str, tuple[ResourceItem, ResourceSource]]
+Sources: TypeAlias = dict[tuple[str, str], ResourceSource]
+"""The sources of a resource file, by kind and name."""
+Items: TypeAlias = dict[str, tuple[ResourceItem, ResourceSource]]
+"""Its items, each with its source, by their ids `class:name:source:resource:path`."""
 
 
-def read_resource_file(path: Any) -> ResourceFile:
-    """Read a resource file.
-
-    Args:
-        path: The path of the file.
+def _parsed(content: Mapping[str, Any]) -> tuple[Sources, Items]:
+    """Check the content of a resource file.
 
     Raises:
-        InvalidInput: The file cannot be read, is neither YAML nor JSON, or holds a wrong entry, which is named.
+        InvalidInput: It holds a wrong entry, which is named.
     """
-    file = path_of_file(path)
-    data, content = _read(file)
-    sources: dict[tuple[str, str], ResourceSource] = {}
+    sources: Sources = {}
     for kind in CLASSES:
         for where, entry in _entries(content, kind):
             source = _checked(ResourceSource, entry, where)
@@ -209,7 +194,7 @@ def read_resource_file(path: Any) -> ResourceFile:
                 if not getattr(source, field):
                     raise InvalidInput(f"{where} of the resource file has no {field}.")
             _add(sources, (kind, source.name), source)
-    items: dict[str, tuple[ResourceItem, ResourceSource]] = {}
+    items: Items = {}
     for where, entry in _entries(content, "items" if "items" in content else "resources"):
         _add(items, *_item(entry, sources, where))
     named = {(item.source, item.resource) for item, _ in items.values()}
@@ -217,8 +202,7 @@ def read_resource_file(path: Any) -> ResourceFile:
         if (kind, name) not in named:
             whole = {"source": kind, "resource": name, "class": _TABLES["kinds_of_use"].get(source.use, "")}
             _add(items, *_item(whole, sources, name))
-    folder, sha = Path(os.path.realpath(file.parent)), hashlib.sha256(data).hexdigest()
-    return ResourceFile(folder, sha, dict(sorted(sources.items())), dict(sorted(items.items())))
+    return dict(sorted(sources.items())), dict(sorted(items.items()))
 
 
 def _read(file: Path) -> tuple[bytes, Mapping[str, Any]]:
@@ -267,9 +251,7 @@ def _checked(kind: type[EntryT], entry: Mapping[str, Any], where: str) -> EntryT
         raise InvalidInput(f"{where} of the resource file is wrong: {describe_fault(error)}") from error
 
 
-def _item(
-    entry: Mapping[str, Any], sources: Mapping[tuple[str, str], ResourceSource], where: str
-) -> tuple[str, tuple[ResourceItem, ResourceSource]]:
+def _item(entry: Mapping[str, Any], sources: Sources, where: str) -> tuple[str, tuple[ResourceItem, ResourceSource]]:
     """Return the id of an item, and the item with its source."""
     given = str(entry.get("class", ""))
     limits = _TABLES["limits"].get("" if given in _SOURCES else given, {})
@@ -369,23 +351,26 @@ def build_resource_snapshot(
     if config is not None and not isinstance(config, Mapping):
         raise InvalidInput(f"config must be a dictionary, not {safe_repr(config)}.")
     given = config or {}
-    file = read_resource_file(resource_file)
-    root = file.folder if given.get("workspace_root") is None else given["workspace_root"]
+    file = path_of_file(resource_file)
+    data, content = _read(file)
+    sources, items = _parsed(content)
+    folder = Path(os.path.realpath(file.parent))
+    root = folder if given.get("workspace_root") is None else given["workspace_root"]
     if not isinstance(root, str | os.PathLike) or not Path(root).is_dir():
         raise InvalidInput(f"workspace_root must be the path of a folder, not {safe_repr(root)}.")
     clean = redact if given.get("redact_secrets", True) else str
     workspace = Path(os.path.realpath(root)) if resolve_paths else None
-    items = [_snapshot(key, *each, file.folder, workspace, clean) for key, each in file.items.items()]
+    snapshots = [_snapshot(key, *each, folder, workspace, clean) for key, each in items.items()]
     normalized: dict[str, Any] = {
-        kind: [each.model_dump() for (of, _), each in file.sources.items() if of == kind] for kind in CLASSES
+        kind: [each.model_dump() for (of, _), each in sources.items() if of == kind] for kind in CLASSES
     }
-    normalized["items"] = [{"id": key, **item.model_dump()} for key, (item, _) in file.items.items()]
+    normalized["items"] = [{"id": key, **item.model_dump()} for key, (item, _) in items.items()]
     stable = normalized | {"local": [entry | {"host_path": ""} for entry in normalized["local"]]}
     return {
-        "digest": _digest({"config": stable, "items": {item["id"]: item["digest"] for item in items}}),
-        "resource_file_sha": file.sha,
+        "digest": _digest({"config": stable, "items": {item["id"]: item["digest"] for item in snapshots}}),
+        "resource_file_sha": hashlib.sha256(data).hexdigest(),
         "config_normalized": normalized,
-        "items": items,
+        "items": snapshots,
     }
 
 

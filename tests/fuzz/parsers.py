@@ -34,7 +34,7 @@ from langchain_agentmem.experiences.experience import Experience, read_experienc
 from langchain_agentmem.facts import fact_extraction
 from langchain_agentmem.facts.fact_extraction import Due
 from langchain_agentmem.language_models import lenient_json, summarization
-from langchain_agentmem.layers.resource_memory import read_resource_file
+from langchain_agentmem.layers.resource_memory import build_resource_snapshot
 from langchain_agentmem.messages.message import Message, body_text, decode_body
 from langchain_agentmem.messages.role_rounds import Conversation, Retention
 from langchain_agentmem.search import analysis, dates
@@ -162,7 +162,7 @@ def _files(folder: Path) -> Callable[[bytes], None]:
     def read(data: bytes) -> None:
         path = folder / f"given{'.json' if data[:1] in b'{[' else '.yaml'}"
         path.write_bytes(data)
-        for reader in (read_resource_file, read_document, model_choice.SelectionTemplate.from_file):
+        for reader in (build_resource_snapshot, read_document, model_choice.SelectionTemplate.from_file):
             with contextlib.suppress(AgentMemoryError):
                 reader(path)
 
