@@ -61,7 +61,7 @@ def recollections(
 
 def _values(facts: FactView, some: Mapping[int, Row]) -> dict[int, Fact]:
     """Rows as they are seen from somewhere."""
-    kept = {number: memory_rows.kept_of(row) for number, row in some.items()}
+    kept = {number: memory_rows.version_of(row) for number, row in some.items()}
     values = facts.shown(kept.values())
     return {number: values[each.key] for number, each in kept.items() if each.key in values}
 

@@ -21,7 +21,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.compression import Compressor
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import Change, MemorySession
-from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, Kept, View, kept_of
+from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, Kept, View, version_of
 from langchain_agentmem.rewinding.outlook import Outlook, found, recollections_of, row_texts, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection, Why
 from langchain_agentmem.storage import Transaction
@@ -359,7 +359,7 @@ def recollections(
         outlook: From where it looks.
     """
     there, sights = sighted(tx, hits, now, outlook)
-    shown = [kept_of(there[number]) for _, numbers in sights for number in numbers]
+    shown = [version_of(there[number]) for _, numbers in sights for number in numbers]
     values = {each.number: (each.text, VALUES[each.kind](each)) for each in shown}
     return recollections_of(hits, there, values)
 

@@ -32,7 +32,7 @@ from langchain_agentmem.layers.layer import USUAL
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.memory_layers import next_version, redraft
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.branches import MAIN, Change
+from langchain_agentmem.rewinding.branches import MAIN, Change, thread_id_of
 from langchain_agentmem.rewinding.memory_rows import CORE, FACT, RECORD, SAID, Kept, RowDraft, View, body_of, text_of
 from langchain_agentmem.rewinding.thread_memory import amending
 from langchain_agentmem.storage import Transaction, queries, query
@@ -416,7 +416,7 @@ class Corrections:
         check_value(CorrectedKind, kind, "kind")
         who, layers = name_given(by, _WHO), self._layers(**place)
         key = layers.core._key(key) if kind == CORE else name_given(key, _KEY)
-        thread, path = layers._ground.point.thread, path_of(layers.namespace)
+        thread, path = thread_id_of(layers._ground.point), path_of(layers.namespace)
 
         def make(tx: Transaction, change: Change) -> Correction:
             change.writer = Writer(PERSON, who)

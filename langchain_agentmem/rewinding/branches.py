@@ -50,11 +50,6 @@ class BranchAt(NamedTuple):
     name: str
     scopes: Scopes = Scopes()
 
-    @property
-    def thread(self) -> None:
-        """A branch belongs to no thread."""
-        return
-
     def view(self, tx: Transaction, now: int) -> View:
         """What the branch shows at its end; nothing where there is none."""
         rows = query.find_branch(tx, path=self.path, kind=KIND, name=self.name)
@@ -84,10 +79,6 @@ class BranchAt(NamedTuple):
             shared=author is not None and self.scopes.shared(self.path),
         )
 
-    def pinned(self) -> dict[str, Any]:
-        """A branch is always seen at its end."""
-        return {}
-
     def locked(self, tx: Transaction, now: int) -> tuple[int, int]:
         """The branch and its head. It is made if need be, and nobody else writes to it until the transaction ends."""
         rows = query.lock_branch(tx, path=self.path, kind=KIND, name=self.name)
@@ -101,7 +92,12 @@ class BranchAt(NamedTuple):
 
 
 Standpoint: TypeAlias = "BranchAt | ThreadPoint"
-"""The position from which memory is read and written. Both have path, name, thread, view, open and pinned."""
+"""The position from which memory is read and written. Both have path, name, view and open."""
+
+
+def thread_id_of(point: Standpoint) -> str | None:
+    """The id of the thread that a standpoint is; None for a branch."""
+    return None if isinstance(point, BranchAt) else point.name
 
 
 def branch_at(given: str | Standpoint, namespace: Any, scopes: Scopes) -> Standpoint:
@@ -208,20 +204,6 @@ SWEPT = 20
 
 T = TypeVar("T")
 
-LISTED = 20
-"""How much of a list a trace shows."""
-
-
-def listed(name: str, values: Sequence[T], show: Callable[[T], Any]) -> dict[str, Any]:
-    """How many values there are, and the first of them.
-
-    Args:
-        name: What they are.
-        values: All of them.
-        show: Shows one.
-    """
-    return {"count": len(values), name: [show(each) for each in values[:LISTED]]}
-
 
 @dataclass(slots=True, kw_only=True)
 class Change:
@@ -279,8 +261,11 @@ class MemorySession:
             **inputs: None is left out.
         """
         point = self.point
-        place = {"branch": point.name} if isinstance(point, BranchAt) else {"thread_id": point.name, **point.pinned()}
-        return {"namespace": "/".join(namespace_of(point.path)), **place, **given_only(inputs)}
+        place: dict[str, Any] = {"branch": point.name}
+        if not isinstance(point, BranchAt):
+            pinned = None if point.writable else point.configurable.get("checkpoint_id")
+            place = {"thread_id": point.name, "checkpoint_id": pinned}
+        return given_only({"namespace": "/".join(namespace_of(point.path)), **place, **inputs})
 
     def read(
         self, name: str | None, look: Callable[[Transaction, View], T], *, outputs: Outputs | None = None, **inputs: Any
@@ -346,7 +331,7 @@ def changed(
         told: Where it comes from.
     """
     view, place = point.open(tx, now)
-    change = Change(view=view, now=now, writer=told, thread=point.thread)
+    change = Change(view=view, now=now, writer=told, thread=thread_id_of(point))
     value = make(tx, change)
     drafts = [change.signed(each) for each in change.drafts]
     if place.branch is not None:

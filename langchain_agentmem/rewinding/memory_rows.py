@@ -339,7 +339,11 @@ def write(tx: Transaction, place: Place, drafts: Sequence[RowDraft], *, series: 
             [newest] = query.newest_stamp_named(tx, scope=author.scope, keys=keys)
             stamp = max(now, (newest["stamp"] or 0) + 1)
             others = bool(query.has_other_authors(tx, scope=author.scope))
-        _supersede(tx, place, drafts, stamp)
+        ended: list[Row] = []
+        for draft in drafts:
+            of = {"kind": draft.kind, "key": draft.key}
+            ended += query.supersede(tx, branch=place.branch, position=place.position, **of, stamp=stamp, author=None)
+        release(tx, [row["id"] for row in ended], past=place.shared)
         if not place.forked and not others:  # there is nothing that would have to be hidden
             drafts = [draft for draft in drafts if draft.body is not None or draft.correction is not None]
     # After what they replace is gone, or the same body would be stored and then collected with it.
@@ -489,17 +493,6 @@ def _words_left(row: Row) -> str:
         return ""
 
 
-def _supersede(tx: Transaction, place: Place, drafts: Sequence[RowDraft], stamp: int | None) -> None:
-    ended: list[int] = []
-    for draft in drafts:
-        rows = query.supersede(
-            tx, branch=place.branch, position=place.position, kind=draft.kind, key=draft.key, stamp=stamp, author=None
-        )
-        ended += [row["id"] for row in rows]
-    if ended:
-        release(tx, ended, past=place.shared)
-
-
 def _places(
     tx: Transaction, series: Series, drafts: Sequence[RowDraft]
 ) -> dict[tuple[str, str], tuple[search_index.Placed, int]]:
@@ -507,25 +500,21 @@ def _places(
     placed: dict[tuple[str, str], tuple[search_index.Placed, int]] = {}
     for kind in sorted({draft.kind for draft in drafts}):
         mine = [draft for draft in drafts if draft.kind == kind]
-        documents = [_document(draft, draft.extra or {}) for draft in mine]
+        documents = []
+        for draft in mine:
+            extra = draft.extra or {}
+            words = words_of(draft.body or b"", extra)
+            documents.append(
+                IndexedDocument(words, draft.created_at, speaker=extra.get("speaker"), role=extra.get("role"))
+            )
         found = search_index.places(tx, series._replace(kind=kind), documents)
         placed.update({(kind, draft.key): (found, number) for number, draft in enumerate(mine)})
     return placed
 
 
-def _document(draft: RowDraft, extra: Mapping[str, Any]) -> IndexedDocument:
-    words = words_of(draft.body or b"", extra)
-    return IndexedDocument(words, draft.created_at, speaker=extra.get("speaker"), role=extra.get("role"))
-
-
 def extra_of(row: Row) -> Mapping[str, Any]:
     """Whatever else belongs to a row."""
     return read_column(row["extra"], dict)
-
-
-def kept_of(row: Row) -> Kept:
-    """A version, as a search found it."""
-    return version_of({"number": row["id"], **{name: row[name] for name in row.keys()}})  # noqa: SIM118 - a database row
 
 
 _read_plain = itemgetter(

@@ -74,19 +74,9 @@ class ThreadPoint(NamedTuple):
         return self.at.name
 
     @property
-    def thread(self) -> str:
-        """The thread's id."""
-        return self.at.name
-
-    @property
     def writable(self) -> bool:
         """Whether it is a task, which can write."""
         return _TASK in self.configurable
-
-    def pinned(self) -> dict[str, Any]:
-        """The checkpoint at which it is looked at, where that is not the one that a task runs on."""
-        name = None if self.writable else self.configurable.get("checkpoint_id")
-        return {} if name is None else {"checkpoint_id": name}
 
     def view(self, tx: Transaction, now: int) -> View:
         """What the task sees, or the checkpoint shows."""
@@ -444,9 +434,7 @@ def delete_for_runs(tx: Transaction, runs: Sequence[str], low: str, high: str, *
     """
     wanted = {"runs": json.dumps(sorted(set(runs))), "low": low, "high": high}
     threads = query.threads_of_runs(tx, **wanted)
-    heads: dict[int, Spot | None] = {}
-    for row in threads:
-        heads[row["id"]] = head_of(tx, row["id"])
+    heads = {row["id"]: head_of(tx, row["id"]) for row in threads}
     writes = query.writes_of_runs(tx, **wanted)
     left = [_held(tx, thread) for thread in sorted(heads.keys() | {row["thread_id"] for row in writes})]
     removed = thread_lines.delete_for_runs(tx, runs, low, high)

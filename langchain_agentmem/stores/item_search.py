@@ -36,7 +36,7 @@ from langchain_agentmem.base.encoding import as_json, under, write_plain
 from langchain_agentmem.base.namespaces import Namespace, namespace_of, range_of
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_rows import Kept, View, extra_of, kept_of, words_of
+from langchain_agentmem.rewinding.memory_rows import Kept, View, extra_of, version_of, words_of
 from langchain_agentmem.rewinding.outlook import Outlook, recollections_of, sighted, walls_around
 from langchain_agentmem.rewinding.thread_memory import ThreadPoint
 from langchain_agentmem.search import memory_search as retrieval
@@ -490,7 +490,7 @@ class ThreadItems:
         """Those of some rows that a view shows, in their order."""
         seen = memory_rows.shown(tx, view, owners)
         found = query.remembered(tx, ids=json.dumps([owner for owner in owners if owner in seen]))
-        living = {kept.number: kept for kept in alive(tx, view, list(map(kept_of, found)))}
+        living = {kept.number: kept for kept in alive(tx, view, list(map(version_of, found)))}
         return [living[owner] for owner in owners if owner in living]
 
     def _write(
@@ -621,7 +621,7 @@ def rewound_recollections(
     seen = {}
     for view, numbers in sights:
         if view is not None and numbers:
-            kept = [kept_of(there[number]) for number in sorted(numbers)]
+            kept = [version_of(there[number]) for number in sorted(numbers)]
             seen.update({each.number: each for each in alive(tx, view, kept)})
     values = {number: (words_of(each.body, each.extra), value_of(each)) for number, each in seen.items()}
     shown = recollections_of(hits, there, values, "item")

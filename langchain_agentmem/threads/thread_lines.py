@@ -13,14 +13,13 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from langchain_agentmem.base.namespaces import ThreadKey, namespace_of, range_of
 from langchain_agentmem.errors import BranchMoved, InvalidInput, safe_repr
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import Part
-from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.threads import value_store as shelves
 from langchain_agentmem.threads.value_store import LOOSE, Damaged, Range, StorePlace
 
@@ -120,9 +119,6 @@ MOST_LITTER = 32
 BATCH = 200
 """Checkpoints that one transaction removes, so that no writer waits for long."""
 
-_Rows: TypeAlias = dict[tuple[Any, ...], dict[str, Any]]
-"""The checkpoints, values and writes of a line by what tells them apart."""
-
 
 class Deleted(NamedTuple):
     """A thread that is gone, and the id of the shelf it had."""
@@ -131,7 +127,7 @@ class Deleted(NamedTuple):
     shelf: int
 
 
-def prune(tx: Transaction, at: ThreadKey, *, keep: int, limit: int = BATCH) -> int:
+def prune(tx: Transaction, at: ThreadKey, *, keep: int) -> int:
     """Remove the oldest checkpoints of a thread, and what only they needed.
 
     A thread of DeltaChannels stays whole, since its checkpoints need their ancestors.
@@ -140,10 +136,9 @@ def prune(tx: Transaction, at: ThreadKey, *, keep: int, limit: int = BATCH) -> i
         tx: The transaction.
         at: The thread; the empty path stands for the root.
         keep: How many of each line stay.
-        limit: How many to remove at most.
 
     Returns:
-        How many were removed; when that is `limit`, there are more.
+        How many were removed; when that is `BATCH`, there are more.
     """
     thread = find(tx, at, exact=True)
     if thread is None or thread.delta:
@@ -151,12 +146,12 @@ def prune(tx: Transaction, at: ThreadKey, *, keep: int, limit: int = BATCH) -> i
     shelves.hold(tx, thread.place)
     removed = 0
     for line in query.lines_of(tx, thread=thread.id):
-        rows = query.surplus_checkpoints(tx, line=line["id"], keep=keep, before=None, limit=limit - removed)
+        rows = query.surplus_checkpoints(tx, line=line["id"], keep=keep, before=None, limit=BATCH - removed)
         _remove_oldest(tx, line["id"], [row["name"] for row in rows])
         removed += len(rows)
-        if removed >= limit:
+        if removed >= BATCH:
             break
-    _sweep(tx, thread, removed, now=removed < limit)  # the last batch sweeps
+    _sweep(tx, thread, removed, now=removed < BATCH)  # the last batch sweeps
     return removed
 
 
@@ -259,8 +254,9 @@ def copy(tx: Transaction, source: ThreadKey, target: str, *, now: int) -> int:
     elif thread.delta and not copied.delta:
         query.mark_delta(tx, thread=copied.id)
     count = 0
-    for line in query.lines_of(tx, thread=thread.id):
-        count += _copy_line(tx, line["id"], copied, line["ns"])
+    for each in query.lines_of(tx, thread=thread.id):
+        line = line_of(tx, copied, each["ns"])
+        count += add(tx, line, [{**row, "line": line} for row in _rows(tx, each["id"]).values()])
     return count
 
 
@@ -277,8 +273,14 @@ def add(tx: Transaction, line: int, rows: Sequence[dict[str, Any]]) -> int:
     """
     known = _rows(tx, line)
     fresh = [row for row in rows if _place(row) not in known]
-    _insert(tx, fresh)
-    return sum(1 for row in fresh if "head" in row)
+    if values := [row for row in fresh if "version" in row]:
+        query.insert_value.many(tx, values)
+    if writes := [row for row in fresh if "task" in row]:
+        query.insert_write.many(tx, [{"run_id": None, **row} for row in writes])
+    checkpoints = [row for row in fresh if "head" in row]
+    if checkpoints:
+        query.insert_checkpoint.many(tx, [{"now": row.pop("created_at"), **row} for row in map(dict, checkpoints)])
+    return len(checkpoints)
 
 
 def retain(tx: Transaction, thread: Thread, line: int, ns: str, current: str, retention: Retention, now: int) -> None:
@@ -316,32 +318,14 @@ def _remove_oldest(tx: Transaction, line: int, names: Sequence[str]) -> None:
         query.delete_stray_writes(tx, line=line, up_to=max(names))
 
 
-def _copy_line(tx: Transaction, source: int, target: Thread, ns: str) -> int:
-    """Copy what a line has and its copy has not."""
-    line = line_of(tx, target, ns)
-    ours = _rows(tx, source)
-    theirs = _rows(tx, line)
-    new = [{**row, "line": line} for place, row in ours.items() if place not in theirs]
-    _insert(tx, new)
-    return sum("head" in row for row in new)
-
-
-def _rows(tx: Transaction, line: int) -> _Rows:
-    """All of a line."""
+def _rows(tx: Transaction, line: int) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """The checkpoints, values and writes of a line by what tells them apart."""
     checkpoints = query.line_checkpoints(tx, line=line)
     values = query.line_values(tx, line=line)
     writes = query.line_writes(tx, line=line)
-    return {_place(row): row for row in map(_fields, (*checkpoints, *values, *writes))}
-
-
-def _insert(tx: Transaction, rows: Sequence[dict[str, Any]]) -> None:
-    """Store rows of all three kinds."""
-    if values := [row for row in rows if "version" in row]:
-        query.insert_value.many(tx, values)
-    if writes := [row for row in rows if "task" in row]:
-        query.insert_write.many(tx, [{"run_id": None, **row} for row in writes])
-    if checkpoints := [row for row in rows if "head" in row]:
-        query.insert_checkpoint.many(tx, [{"now": row.pop("created_at"), **row} for row in map(dict, checkpoints)])
+    rows = (*checkpoints, *values, *writes)
+    # A row is that of a database, which is no dictionary.
+    return {_place(row): row for row in ({name: row[name] for name in row.keys()} for row in rows)}  # noqa: SIM118
 
 
 def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -349,10 +333,6 @@ def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
     if "task" in row:
         return row["checkpoint"], row["task"], row["place"]
     return (row["channel"], row["version"]) if "version" in row else (row["name"],)
-
-
-def _fields(row: Row) -> dict[str, Any]:
-    return {name: row[name] for name in row.keys()}  # noqa: SIM118 - a database row, not a dict
 
 
 PAGE = 200
