@@ -107,7 +107,7 @@ REFUSED = {
     'memory.search("tea", kinds=["messages"])': "There is no kind 'messages'; there are audit, event,",
     'memory.search("tea", order="newest")': "order must be 'score' or 'time', got 'newest'",
     'memory.search("tea", before="2026-01-01")': "before is a datetime, not str",
-    "memory.search(7)": "query must be a valid string, got 7",
+    "memory.search(7)": "query must be an instance of str, got 7",
     'memory.search("tea", weights=3)': "weights must be an instance of Weights, got 3",
     "memory.retriever(limits=3)": "takes no 'limits'; it takes namespace, limit,",
     'memory.retriever(namespace="ada").invoke("tea")': "write ('ada',) instead of 'ada'",

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Annotated, Any, NamedTuple
 
 from annotated_types import Ge, Le
+from pydantic import InstanceOf
 
 from langchain_agentmem.base.argument_checks import check_value
 from langchain_agentmem.base.clock import moment, time_given
@@ -345,6 +346,8 @@ def walls_around(tx: Transaction, point: Standpoint, view: View, kinds: Sequence
 
 
 MOST_HITS = 10_000
+_TEXT = InstanceOf[str]  # made once, as the next one: pydantic takes each for another type; its own refuses surrogates
+_WEIGHTS = InstanceOf[Weights] | None
 
 
 class SearchRequest(NamedTuple):
@@ -380,15 +383,14 @@ def sought(
     """
     text, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned, order, trust = asked
     check = database.limits.check
-    check("query_chars", len(check_value(str, text, "query")), "The query")
+    check("query_chars", len(check_value(_TEXT, text, "query")), "The query")
     for name, values in (("kinds", kinds), ("roles", roles)):
         check("conditions", len(check_value(Sequence[str] | None, values, name) or ()), f"The list of {name}")
     check_value(Annotated[int, Ge(0), Le(MOST_HITS)], limit, "limit")
     if unknown := [kind for kind in kinds or () if kind not in all_parts().kinds]:
         raise InvalidInput(f"There is no kind {safe_repr(unknown[0])}; there are {', '.join(all_parts().kinds)}.")
     check_value(Order, order, "order")
-    if weights is not None:
-        check_value(Weights | None, weights, "weights")
+    check_value(_WEIGHTS, weights, "weights")
     walls, outlook = reach_of(database, namespace, config, everything=check_value(bool, everything, "everything"))
     if conversation_id is not None:
         walls = walls._replace(conversations=(id_of(conversation_id, "conversation"),))
