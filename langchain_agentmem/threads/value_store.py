@@ -385,25 +385,20 @@ def shelve_messages(tx: Transaction, place: StorePlace, bodies: Sequence[bytes])
     return pack([LIST, *written_ranges(ranges)]), [digest for digest, _, _ in writer.keys]
 
 
-def hold(tx: Transaction, place: StorePlace, *, listed: int = 0, loose: int = 0) -> tuple[int, int]:
-    """Take numbers, and keep others from the shelf until the transaction ends.
+def hold(tx: Transaction, place: StorePlace, *, listed: int = 0) -> None:
+    """Keep others from the shelf until the transaction ends.
 
     Args:
         tx: The transaction.
         place: The shelf as it was seen.
-        listed: How many in the first row.
-        loose: How many in the second.
-
-    Returns:
-        The first of each.
+        listed: How many numbers of the first row to take. Default: none.
 
     Raises:
         BranchMoved: The shelf was swept meanwhile, or is gone; the operation begins again.
     """
-    rows = query.take_numbers(tx, shelf=place.shelf, listed=listed, loose=loose)
+    rows = query.take_numbers(tx, shelf=place.shelf, listed=listed)
     if not rows or rows[0]["swept"] != place.swept:
         raise BranchMoved
-    return int(rows[0]["listed"]), int(rows[0]["loose"])
 
 
 class ShelfWriter:

@@ -538,7 +538,7 @@ class TestStaleSavers:
         stale = shelf.place()._replace(swept=7)
         draft = ValueDraft(shelf.serde, shelf.known, stale, listing=True)
         recipe = draft.recipe(["text " * 99])
-        for put in (lambda tx: hold(tx, stale, listed=1, loose=1), lambda tx: shelve(tx, stale, draft, [recipe])):
+        for put in (lambda tx: hold(tx, stale, listed=1), lambda tx: shelve(tx, stale, draft, [recipe])):
             with pytest.raises(BranchMoved):
                 memory.database.engine.write(put)
         assert memory.admin.stats()["parts"] == 0

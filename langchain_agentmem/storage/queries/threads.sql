@@ -65,10 +65,10 @@ select listed, loose, swept from shelf where id = :shelf {for_update};
 update shelf set listed = :listed, loose = :loose where id = :shelf;
 
 -- name: take_numbers
--- Numbers for so many parts in each row. Others wait here until the transaction ends.
-update shelf set listed = listed + :listed, loose = loose + :loose
+-- Numbers for so many parts in the first row. Others wait here until the transaction ends.
+update shelf set listed = listed + :listed
 where id = :shelf
-returning listed - :listed as listed, loose - :loose as loose, swept;
+returning swept;
 
 -- name: insert_value
 insert into channel_value (line_id, channel, version, recipe) values (:line, :channel, :version, :recipe)
