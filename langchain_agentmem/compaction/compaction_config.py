@@ -208,10 +208,14 @@ class Situation:
     thorough: bool = False
     image_bytes: int | None = None
     originals: Mapping[str, BaseMessage] = field(default_factory=dict, repr=False)
+    _costs: dict[int, tuple[BaseMessage, int]] = field(default_factory=dict, repr=False, compare=False)
 
     def cost(self, message: BaseMessage) -> int:
-        """What a message costs, in tokens."""
-        return self.counter.count_message(message)
+        """What a message costs, in tokens; counted once, as long as nobody changes messages meanwhile."""
+        known = self._costs.get(id(message))
+        if known is None:
+            known = self._costs[id(message)] = message, self.counter.count_message(message)
+        return known[1]
 
     def as_said(self, message: BaseMessage) -> BaseMessage:
         """A message as it was said, where it is a shortened copy: what goes is summarized whole."""
