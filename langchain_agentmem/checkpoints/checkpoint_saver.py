@@ -81,6 +81,7 @@ from langchain_agentmem.base.concurrency import (
     Closing,
     Ready,
     awaited,
+    check_cancelled,
     in_worker,
     is_in_worker,
     iterate_in_worker,
@@ -872,6 +873,7 @@ def _configs(saver: Any, config: RunnableConfig | None) -> list[RunnableConfig]:
 
 def _read_other(read: Callable[[], T], aread: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Read something of another saver; of one that can only be awaited, on the event loop of an async call."""
+    check_cancelled()
     try:
         return read()
     except NotImplementedError:

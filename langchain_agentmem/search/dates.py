@@ -2,7 +2,7 @@
 
 Words and patterns stand in `dates.yaml`. A text becomes a string of kinds, one character for each word, number or mark.
 One expression finds times in it ("last week", "3 May"), and puts a time where their words were; a second puts these
-together ("between A and B", "since A"). Both take linear time. To teach another time, add a pattern there,
+together ("between A and B", "two weeks before A"). Both take linear time. To teach another time, add a pattern there,
 and a function here if none reads it.
 
 All is in UTC. What a text leaves open is read as someone does who looks back: "in May" and "8 May" are the latest that
@@ -341,6 +341,26 @@ def _between(said: Sequence[_Token], _now: int) -> _Time:
     return _Time(first.start, last.end)
 
 
+def _beside(said: Sequence[_Token], _now: int) -> _Time:
+    """So long before or after a time: a whole unit next to it, or a unit around the day that far away."""
+    [(start, end, _)], before = _times(said), _values(said, "before") != []
+    if weekday := _values(said, "weekday"):
+        return _weekday_by(start - 1 if before else end - 1 + 7 * _DAY, weekday[0])
+    [unit] = _values(said, "unit")
+    if unit == _WEEKEND:
+        return _unit_around(start - 7 * _DAY if before else end + _DAY, unit, 0)
+    if _values(said, "number", "other", "count"):
+        low, high = _many(said)
+        return _around(start, unit, -high, -low) if before else _around(end - _DAY, unit, low, high)
+    return _Time(_shifted(start, unit, -1), start) if before else _Time(end, _shifted(end, unit, 1))
+
+
+def _within(said: Sequence[_Token], _now: int) -> _Time | None:
+    """The week or weekend of a day."""
+    [(start, end, _)] = _times(said)
+    return _unit_around(start, said[0].value, 0) if end - start == _DAY else None
+
+
 def _open(said: Sequence[_Token], now: int) -> _Time:
     """Since, after, before, until or by a time."""
     [(start, end, _)] = _times(said)
@@ -351,7 +371,7 @@ def _open(said: Sequence[_Token], now: int) -> _Time:
 
 
 _FINDERS = (_numeric, _calendar, _years, _ago, _rolling, _unit, _weekday, _today)
-_JOINERS = (_between, _open)
+_JOINERS = (_between, _beside, _within, _open)
 _READERS: dict[str, Callable[[Sequence[_Token], int], _Time | None]] = {
     read.__name__[1:]: read for read in (*_FINDERS, *_JOINERS)
 }

@@ -5,8 +5,11 @@ PostgresSaver's threads come in `tests/cli/full/test_saver_import.py`.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import copy
 import operator
+import time
 from functools import partial
 from typing import Annotated, TypedDict
 
@@ -17,6 +20,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Send, interrupt
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver, Retention
+from langchain_agentmem.base.concurrency import check_cancelled
 from langchain_agentmem.checkpoints.checkpoint_saver import ImportReport
 from langchain_agentmem.errors import InvalidInput
 from tests.support.graphs import at as within
@@ -131,6 +135,22 @@ class TestEveryThread:
         assert report == ImportReport(checkpoints=count(in_memory) - 7, known=7, threads=len(THREADS))
         assert shown(saver) == shown(in_memory)
         go_on(saver)
+
+    async def test_that_is_cancelled_copies_no_more(self, saver, in_memory):
+        seen = []
+
+        def cancelled(report):
+            seen.append(report)
+            loop.call_soon_threadsafe(task.cancel)
+            with contextlib.suppress(asyncio.CancelledError):
+                while check_cancelled() is None:
+                    time.sleep(0.01)
+
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(saver.aimport_checkpoints(in_memory, progress=cancelled))
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert len(seen) == 1
 
     async def test_comes_from_async_sqlite_saver(self, saver, tmp_path):
         from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
