@@ -122,8 +122,9 @@ def copy_to_pgvector(tx: Transaction, after: int) -> int | None:
     """
     [state] = query.vector_state(tx)
     dimensions = state["dimensions"]
-    rows = query.vectors_after(tx, after=after, limit=PAGE)
-    if not rows or dimensions is None or not (state["pgvector"] or _begun(tx, dimensions)):
+    if dimensions is None or not (state["pgvector"] or _begun(tx, dimensions)):
+        return None
+    if not (rows := query.vectors_after(tx, after=after, limit=PAGE)):
         return None
     _give_pgvector(tx, [{"id": row["document_id"], "passage": row["passage"], "vector": row["vector"]} for row in rows])
     return int(rows[-1]["id"])

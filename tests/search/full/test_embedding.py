@@ -344,6 +344,10 @@ class TestPgvector:
             assert found(memory, "feline", **options) == found(other, "feline", **options) != []
         assert memory.admin.verify().problems == ()
 
+    def test_it_compares_what_comes_after_a_copy_that_had_no_vectors_yet(self, with_pgvector, opened, raw, tmp_path):
+        opened(where=str(tmp_path / "empty.db")).admin.copy(with_pgvector)
+        assert raw(opened(where=with_pgvector), "select pgvector from search_state")[0]["pgvector"] == 1
+
     @pytest.mark.slow
     def test_nothing_is_left_in_it_of_what_is_erased_nor_sampled(self, with_pgvector, opened, raw):
         memory = opened(where=with_pgvector)
