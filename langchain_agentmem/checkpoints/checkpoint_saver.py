@@ -470,8 +470,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         """
         if not isinstance(found, CheckpointTuple):
             raise InvalidInput(f"What is adopted is a CheckpointTuple of another checkpointer, not {safe_repr(found)}.")
-        at, ns, _ = codec.address(found.config, self.database.scopes.foreign)
-        name = _checkpoint_of(found.config)
+        at, ns, named = codec.address(found.config, self.database.scopes.foreign)
+        name = codec.text_of(named, "checkpoint")
 
         def is_known(tx: Transaction) -> bool:
             return thread_lines.has(tx, at, ns, name)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Annotated, TypedDict
 
 import pytest
-from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Send, interrupt
@@ -316,6 +316,8 @@ class TestAgain:
 def test_only_threads_that_are_named_come(saver, in_memory):
     for thread_ids in ([], ["nobody"]):
         assert saver.import_checkpoints(in_memory, thread_ids=thread_ids) == ImportReport()
+    with pytest.raises(InvalidInput, match="None cannot be the id of a checkpoint"):
+        saver.adopt(CheckpointTuple(at(), {}, {}))
     with pytest.raises(InvalidInput, match="list of threads"):
         saver.import_checkpoints(in_memory, thread_ids="asking")
     assert list(saver.list(None)) == []
