@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, lru_cache
 from threading import TIMEOUT_MAX
-from typing import Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from langchain_core.messages import BaseMessage
 from pydantic import Field
@@ -649,11 +649,8 @@ def sources_given(source: Any, *, listed: bool = False) -> list[tuple[str, str |
 
 def confidence_given(confidence: Any) -> float | None:
     """A confidence that somebody gave, if they gave one."""
-    if confidence is None:
-        return None
-    if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 <= confidence <= 1:
-        raise InvalidInput(f"A confidence is a number from 0 to 1, not {safe_repr(confidence)}.")
-    return float(confidence)
+    sure: float | None = check_value(Annotated[float, Field(ge=0, le=1)] | None, confidence, "confidence")
+    return sure
 
 
 def check_order(start: int | None, end: int | None) -> None:

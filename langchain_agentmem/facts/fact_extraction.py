@@ -33,7 +33,7 @@ from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.errors import InvalidInput, leaves_the_node, safe_repr
 from langchain_agentmem.facts import fact_store
 from langchain_agentmem.facts.fact import ExtractionFailure, FactsConfig, data_file, name_of
-from langchain_agentmem.facts.fact_store import FactChanges, FactsGround, FactStatement, FactView, SpokenTurn
+from langchain_agentmem.facts.fact_store import FactChanges, FactsGround, FactStatement, FactView
 from langchain_agentmem.language_models.lenient_json import is_cut_off, read_json, read_row, strip_reasoning
 from langchain_agentmem.language_models.model_calls import Writer, ask
 from langchain_agentmem.messages.message import Message
@@ -172,10 +172,9 @@ def reply_of(reply: Any) -> Any:
     """What of a model's reply its answer is read from: an object, a list of them, or text."""
     if isinstance(reply, Mapping) and "raw" in reply and "parsed" in reply:
         raw, parsed = reply["raw"], reply["parsed"]
-        several = isinstance(raw, AIMessage) and len(raw.tool_calls) > 1  # of which only the first is parsed
-        # A parser may have taken what stands in the reasoning.
-        thought = isinstance(raw, AIMessage) and not raw.tool_calls and strip_reasoning(raw.text) != raw.text
-        reply = raw if parsed is None or several or thought else parsed
+        # Of several calls only the first is parsed, and a parser may have taken what stands in the reasoning.
+        is_whole = isinstance(raw, AIMessage) and (raw.tool_calls or raw.text.strip())
+        reply = raw if parsed is None or is_whole else parsed
     if isinstance(reply, AIMessage) and reply.tool_calls:
         return [call["args"] for call in reply.tool_calls]
     if isinstance(reply, AIMessage) and reply.invalid_tool_calls:
@@ -487,16 +486,14 @@ class BatchOutcome(NamedTuple):
 
     Attributes:
         read: How many messages wait no more.
-        turns: The facts that were told.
-        refused: What of the answer cannot be used.
+        fact_ids: The facts that were added or changed.
         failure: Why the answer was not kept, or that there was none.
         silent: How often in a row the model was found to be down.
         lost: Whether somebody else has the right to extract by now.
     """
 
     read: int = 0
-    turns: Sequence[SpokenTurn] = ()
-    refused: Sequence[str] = ()
+    fact_ids: Sequence[str] = ()
     failure: str | None = None
     silent: int = 0
     lost: bool = False
@@ -504,11 +501,10 @@ class BatchOutcome(NamedTuple):
 
 def summary(outcomes: Sequence[BatchOutcome]) -> dict[str, Any]:
     """What a trace shows of what was learned."""
-    turns = [turn for each in outcomes for turn in each.turns if turn.operation != "known"]
     return {
         "read": sum(each.read for each in outcomes),
         "failed": any(each.failure is not None for each in outcomes),
-        "fact_ids": list(dict.fromkeys(turn.fact_id for turn in turns)),
+        "fact_ids": list(dict.fromkeys(fact_id for each in outcomes for fact_id in each.fact_ids)),
     }
 
 
@@ -593,14 +589,11 @@ def _batch(
                 _postpone(facts, due, most, blamed=not silent and not answer.readable)
             return BatchOutcome(failure=None if answer.readable else error, silent=silent)
         keys = {due.key for due in still}
-        turns = [
+        for fact in [fact for place, fact in answer.facts if some[place].key in keys]:
             facts.tell(fact._replace(subject=redact(fact.subject), object=redact(fact.object)))
-            for place, fact in answer.facts
-            if some[place].key in keys
-        ]
         for due in still:
             facts.change.remove(DUE, due.key)
-        return BatchOutcome(len(still), turns, answer.problems)
+        return BatchOutcome(len(still), list(facts.written))
 
     return ground.edit("facts.learn", keep, message_ids=[due.message.message_id for due in some])
 

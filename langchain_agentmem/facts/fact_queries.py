@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from langchain_agentmem.base.argument_checks import ALL, EVERYTHING, limit_given, text_given
-from langchain_agentmem.base.clock import micros, moment, time_given
+from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.fencing import fenced, harmless, on_one_line
 from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.conversations import message_log
@@ -167,7 +167,7 @@ def section(ground: FactsGround, question: str, at: datetime | None, budget: Bud
     """Write what is known about a question as a section of a prompt."""
     now = moment(ground.now()) if at is None else at
     if question:
-        facts = _about_question(ground, question, at, now)
+        facts = find_facts(ground, question, MOST, valid=at, raw=False)
     else:
         find = partial(listing, limit=MOST, wanted=lambda fact: at is None or fact.holds_at(at), kinds=(FACT,))
         facts = ground.look(None, find)[::-1]
@@ -179,20 +179,6 @@ def section(ground: FactsGround, question: str, at: datetime | None, budget: Bud
             lines.append(_fact_line(fact, now))
             text = more
     return text
-
-
-def _about_question(ground: FactsGround, question: str, at: datetime | None, now: datetime) -> list[Fact]:
-    """The facts that a search finds, and what is known of the entities that the question names."""
-    hits = find_facts(ground, question, MOST, valid=at, raw=False)
-    words = f" {entity_key(question)} ".replace("?", " ").replace(",", " ").replace("'s ", " ")
-
-    def look(facts: FactView) -> list[Fact]:
-        names = [name for fact in hits for name in (fact.subject, fact.object) if f" {entity_key(name)} " in words]
-        named = {facts.rules.canonical(name): name for name in names}
-        more = [fact for name in named.values() for fact in matching(facts, name, at=micros(now), most=MOST)]
-        return list({fact.id: fact for fact in (*hits, *more)}.values())[:MOST]
-
-    return ground.look(None, look)
 
 
 def _fact_line(fact: Fact, now: datetime) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from langchain_agentmem.base.clock import LATEST, NewId, moment
 from langchain_agentmem.base.concurrency import collecting_later
@@ -34,6 +34,8 @@ DESCRIPTION = "description"
 """The key of the text with which a memory begins."""
 
 T = TypeVar("T")
+Telling: TypeAlias = Literal["added", "changed", "known"]
+"""What a statement did to its fact."""
 
 
 BEHIND_ALL = (LATEST, 2**63 - 1)
@@ -390,20 +392,6 @@ class FactStatement(NamedTuple):
     said_at: int | None = None
 
 
-class SpokenTurn(NamedTuple):
-    """A statement that was kept.
-
-    Attributes:
-        fact_id: The fact that it tells of.
-        text: The fact as it is now.
-        operation: Whether that was added, changed, or known.
-    """
-
-    fact_id: str
-    text: str
-    operation: Literal["added", "changed", "known"]
-
-
 class FactChanges(FactView):
     """Facts, and what was said, that are about to be changed.
 
@@ -419,13 +407,16 @@ class FactChanges(FactView):
         self.change, self.path, self.new_id = change, path, new_id
         self.written: dict[str, Kept] = {}
 
-    def tell(self, said: FactStatement, fact: str | None = None) -> SpokenTurn:
+    def tell(self, said: FactStatement, fact: str | None = None) -> tuple[str, Telling]:
         """Somebody says something.
 
         Args:
             said: What they say.
             fact: The fact that it tells of, where somebody else told of it just now. Default: which one it is, is found
                 out.
+
+        Returns:
+            The id of the fact, and whether that was added, changed, or known.
         """
         agreed, now = self.rules, self.change.now
         thing, predicate = agreed.canonical(said.subject), predicate_key(said.predicate)
@@ -458,15 +449,15 @@ class FactChanges(FactView):
             key, names = self.new_id(), {"subject": said.subject, "predicate": said.predicate, "object": said.object}
             unwritten = Kept(0, None, FACT, key, None, None, None, now, now, None, None, None, b"", {})
             self.restate(unwritten, {**names, "role": said.role, "told": [event]})
-            return SpokenTurn(key, self.written[key].text, "added")
+            return key, "added"
         key = fact or min(same, key=lambda key: (states[key].start, key))
         kept, told_here = found[key], states[key]
         if (own := kept.extra.get("own")) is not None:  # what other lines tell is not said here yet
             told_here = told_here._replace(said=tuple(each for each in told_here.said if each["n"] in own))
         if not fact_values.says_more(told_here, event):
-            return SpokenTurn(key, kept.text, "known")
+            return key, "known"
         self._happens(kept, event)
-        return SpokenTurn(key, self.written[key].text, "changed")
+        return key, "changed"
 
     def correct(self, kept: Kept, changes: Mapping[str, Any]) -> None:
         """Somebody corrects a fact.

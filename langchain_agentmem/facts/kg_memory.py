@@ -56,7 +56,7 @@ from langchain_agentmem.facts import fact as fact_values
 from langchain_agentmem.facts import fact_extraction, fact_part, fact_queries, fact_store
 from langchain_agentmem.facts.fact import Alias, Contradiction, Entity, Evidence, Fact, FactsConfig, Neighbour
 from langchain_agentmem.facts.fact_extraction import BatchOutcome
-from langchain_agentmem.facts.fact_store import FactChanges, FactsGround, FactStatement, FactView, SpokenTurn
+from langchain_agentmem.facts.fact_store import FactChanges, FactsGround, FactStatement, FactView
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.language_models.tokens import Budget, BudgetLike
 from langchain_agentmem.messages.message import Message, MessageFields, MessageLike
@@ -220,19 +220,19 @@ class KGMemory(EventSource):
         )
         sources = fact_values.sources_given(source)
 
-        def make(facts: FactChanges) -> SpokenTurn:
+        def make(facts: FactChanges) -> str:
             here = facts.texts(sources)
-            turns: list[SpokenTurn] = []
+            fact_id = None
             for message, conversation in sources:
                 text = here.get((message, conversation))
                 at = None if text is None else text.created_at
                 told = said._replace(message=message, conversation=conversation, said_at=at)
-                turns.append(facts.tell(told, turns[0].fact_id if turns else None))
-            return turns[0] if turns else facts.tell(said)
+                fact_id, _ = facts.tell(told, fact_id)
+            return facts.tell(said)[0] if fact_id is None else fact_id
 
         named = {"subject": said.subject, "predicate": said.predicate, "object": said.object}
         message_ids = [message for message, _ in sources]
-        return self._ground.edit("facts.add_fact", make, role=said.role, **named, message_ids=message_ids).fact_id
+        return self._ground.edit("facts.add_fact", make, role=said.role, **named, message_ids=message_ids)
 
     aadd_fact = awaited(add_fact, writes=True)
 

@@ -47,8 +47,7 @@ class TestTheNode:
         assert extracted.inputs["said"][0]["content"] == "Maya | lives in | Lisbon"
         assert json.loads(extracted.outputs["answer"])["facts"][0]["object"] == "Lisbon"
         assert learned.inputs == {**whose, "message_ids": ["m1"]}
-        turn = {"fact_id": fact.id, "text": "Maya lives in Lisbon", "operation": "added"}
-        assert (learned.outputs["read"], learned.outputs["turns"], learned.outputs["refused"]) == (1, [turn], [])
+        assert (learned.outputs["read"], learned.outputs["fact_ids"]) == (1, [fact.id])
         for run in collector.ours():
             metadata = run.extra["metadata"]
             assert (metadata["thread_id"], metadata["agentmem_namespace"]) == ("t", "ada")
@@ -86,15 +85,16 @@ class TestTheNode:
 
 
 def test_a_fact_a_section_and_files_say_what_was_done(facts, collector, tmp_path):
+    added = []
+
     def work():
-        facts.add_fact("user", "Maya", "lives in", "Porto", source="m2")
+        added.append(facts.add_fact("user", "Maya", "lives in", "Porto", source="m2"))
         facts.format_for_prompt("Where does Maya live?", 500)
         facts.save_to_file(tmp_path / "facts.json")
         facts.load_from_file(tmp_path / "facts.json")
 
     collector.under(work)
-    added = collector.run("memory.facts.add_fact").outputs
-    assert (added["text"], added["operation"]) == ("Maya lives in Porto", "added")
+    assert collector.run("memory.facts.add_fact").outputs == {"result": added[0]}
     assert "Maya lives in Porto" in collector.run("memory.facts.format_for_prompt").outputs["text"]
     assert collector.run("memory.facts.save").outputs["count"] == 1
     assert collector.run("memory.facts.load").inputs["records"] == 1
