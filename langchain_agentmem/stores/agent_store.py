@@ -62,7 +62,7 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from functools import cached_property, lru_cache, wraps
 from itertools import takewhile
@@ -71,9 +71,9 @@ from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeAlias, TypeVa
 from langchain_core.embeddings import Embeddings
 from langgraph.store import base as langgraph
 from langgraph.store.base import BaseStore, IndexConfig, Op, PutOp, Result, TTLConfig
-from pydantic import Field, PositiveInt
+from pydantic import PositiveInt
 
-from langchain_agentmem.base.argument_checks import MemoryLimits, Options, check_timeout
+from langchain_agentmem.base.argument_checks import MemoryLimits, check_timeout, check_value
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.concurrency import AwaitableNumber, Closing, Ready, awaited, check_cancelled, in_worker
 from langchain_agentmem.base.encoding import json_value
@@ -349,9 +349,11 @@ def path_of_items(namespace: Any) -> str:
 
 
 def _newly_checked_path(namespace: Any) -> str:
-    with _namespaces():
+    try:
         path = path_of(namespace)
         langgraph.validate_op_namespace(langgraph.GetOp(namespace, ""))
+    except (InvalidInput, langgraph.InvalidNamespaceError) as error:
+        raise InvalidNamespace(str(error)) from error
     return path
 
 
@@ -380,13 +382,10 @@ def _range_listed(op: langgraph.ListNamespacesOp, base: Namespace) -> tuple[str,
     for condition in op.match_conditions or ():
         if not isinstance(condition, langgraph.MatchCondition) or condition.match_type not in ("prefix", "suffix"):
             raise InvalidInput(f"Unsupported match {safe_repr(condition)}: match_type is 'prefix' or 'suffix'.")
-        with _namespaces():
-            path_of(condition.path)
+        path_of_items(condition.path)
         if condition.match_type == "prefix":
             within = range_of((*base, *takewhile(lambda label: label != "*", condition.path)))
             low, high = max(low, within[0]), min(high, within[1])
-    with _namespaces():
-        langgraph.validate_op_namespace(op)
     return low, high
 
 
@@ -402,19 +401,6 @@ def _number(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST:
         raise InvalidInput(f"{name} must be a whole number from 0 to {MOST}, not {safe_repr(value)}.")
     return value
-
-
-class _namespaces:  # noqa: N801 - it reads as a function
-    """A block whose errors are those of a namespace."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, InvalidInput | langgraph.InvalidNamespaceError) and not isinstance(
-            error, InvalidNamespace
-        ):
-            raise InvalidNamespace(str(error)) from error
 
 
 P = ParamSpec("P")
@@ -568,25 +554,16 @@ class ItemStore(BaseStore):
         return ()
 
 
-class _Index(Options):
-    """The keys of an index, which `IndexOptions` and LangGraph's store on PostgreSQL have."""
-
-    embed: Any = None
-    dims: PositiveInt | None = None
-    fields_: Any = Field(default=None, alias="fields")
-    text_fields: Any = None
-    score: Literal["cosine"] | None = None
-    distance_type: Any = None
-    ann_index_config: Any = None
+_INDEX = ("embed", "dims", "fields", "text_fields", "score", "distance_type", "ann_index_config")
+"""The keys of an index, which `IndexOptions` and LangGraph's store on PostgreSQL have."""
 
 
-class _Expiry(Options):
-    """The keys of LangGraph's `TTLConfig`."""
-
-    default_ttl: Any = None
-    refresh_on_read: Any = True
-    sweep_interval_minutes: Any = None
-    omit_expired: Any = None
+def _check_keys(name: str, given: Any, known: Collection[str], example: str) -> None:
+    """Check that something is a dictionary that has no other keys than these."""
+    if not isinstance(given, Mapping):
+        raise InvalidInput(f"{name} must be a dictionary such as {example}, not {safe_repr(given)}.")
+    if unknown := [key for key in given if key not in known]:
+        raise InvalidInput(f"There is no option {safe_repr(unknown[0])}. Options: {', '.join(known)}.")
 
 
 def index_given(index: Any) -> tuple[IndexConfig | None, Fields | None]:
@@ -597,16 +574,16 @@ def index_given(index: Any) -> tuple[IndexConfig | None, Fields | None]:
     """
     if index is None:
         return None, None
-    if not isinstance(index, Mapping):
-        raise InvalidInput(f"index must be a dictionary such as {{'fields': ['text']}}, not {safe_repr(index)}.")
-    given = _Index(**index)
-    fields = checked_fields("index['fields']", given.fields_ or given.text_fields or [WHOLE])
+    _check_keys("index", index, _INDEX, "{'fields': ['text']}")
+    embed, dims = index.get("embed"), check_value(PositiveInt | None, index.get("dims"), "index['dims']")
+    score = check_value(Literal["cosine"] | None, index.get("score"), "index['score']")
+    fields = checked_fields("index['fields']", index.get("fields") or index.get("text_fields") or [WHOLE])
     config: IndexConfig = {**index, "fields": list(fields or (WHOLE,))}  # type: ignore[typeddict-item]
-    if given.embed == vectors.NAME:
-        config["dims"] = given.dims or vectors.DIMENSIONS
-    if given.embed is not None:
-        config["embed"] = _embeddings(given.embed, config.get("dims"))
-    elif given.score is not None:
+    if embed == vectors.NAME:
+        config["dims"] = dims or vectors.DIMENSIONS
+    if embed is not None:
+        config["embed"] = _embeddings(embed, config.get("dims"))
+    elif score is not None:
         raise InvalidInput("index['score'] = 'cosine' needs index['embed'], the embeddings.")
     return config, fields
 
@@ -633,11 +610,9 @@ def _embeddings(embed: Any, dims: int | None) -> Embeddings:
 def _ttl(ttl: Any) -> TTLConfig | None:
     if ttl is None:
         return None
-    if not isinstance(ttl, Mapping):
-        raise InvalidInput(f"ttl must be a dictionary such as {{'default_ttl': 60}}, not {safe_repr(ttl)}.")
-    given = _Expiry(**ttl)
-    ttl_of(given.default_ttl)
-    ttl_of(given.sweep_interval_minutes)
+    _check_keys("ttl", ttl, TTLConfig.__annotations__, "{'default_ttl': 60}")
+    ttl_of(ttl.get("default_ttl"))
+    ttl_of(ttl.get("sweep_interval_minutes"))
     return TTLConfig(**ttl)  # type: ignore[typeddict-item]
 
 
@@ -657,24 +632,23 @@ class SweepingTask:
 
 
 class SweepingEnd(Future[None]):
-    """Done when a sweeper has ended, and ends it when cancelled. Awaiting it returns a task immediately."""
+    """Sweeps a store every few seconds, until it is cancelled, stopped, or the store is gone, which it holds weakly.
+
+    It is done when it has ended. Awaiting it returns a task immediately.
+    """
+
+    def __init__(self, store: AgentMemoryStore, seconds: float) -> None:
+        super().__init__()
+        self._store, self._seconds = weakref.ref(store), seconds
+        key = TaskKey(path_of(store._base()), "sweep")
+        self._task = store.database.background.task(key, lambda _: 0.0, self._sweep, on_stop=self._end)
+        self.add_done_callback(lambda _: self._task.stop())
+        weakref.finalize(store, self._task.stop).atexit = False
+        self._task.wake_in(seconds)
 
     def __await__(self) -> Generator[Any, None, SweepingTask]:
         yield from ()
         return SweepingTask(self)
-
-
-class _Sweeper:
-    """Sweeps a store every few seconds, until it is stopped or the store is gone: it holds the store weakly."""
-
-    def __init__(self, store: AgentMemoryStore, seconds: float) -> None:
-        self._store, self._seconds = weakref.ref(store), seconds
-        self.ended = SweepingEnd()
-        key = TaskKey(path_of(store._base()), "sweep")
-        self._task = store.database.background.task(key, lambda _: 0.0, self._sweep, on_stop=self._end)
-        self.ended.add_done_callback(lambda _: self._task.stop())
-        weakref.finalize(store, self._task.stop).atexit = False
-        self._task.wake_in(seconds)
 
     def stop(self, timeout: float | None) -> bool:
         """Let it end, and wait for it; None waits as long as it takes. Return whether it has ended."""
@@ -690,7 +664,7 @@ class _Sweeper:
 
     def _end(self) -> None:
         with contextlib.suppress(InvalidStateError):  # it was cancelled
-            self.ended.set_result(None)
+            self.set_result(None)
 
 
 class AgentMemoryStore(Closing, ItemStore):
@@ -724,7 +698,7 @@ class AgentMemoryStore(Closing, ItemStore):
 
     def __init__(self, memory: MemoryLike, *, index: IndexGiven | None = None, ttl: TTLConfig | None = None) -> None:
         super().__init__(memory, index, ttl)
-        self._sweeper: _Sweeper | None = None
+        self._sweeper: SweepingEnd | None = None
         self._owned = False
 
     @classmethod
@@ -799,9 +773,9 @@ class AgentMemoryStore(Closing, ItemStore):
         configured = (self.ttl_config or {}).get("sweep_interval_minutes")
         given = configured if sweep_interval_minutes is None else sweep_interval_minutes
         minutes = ttl_of(given) or SWEEP_MINUTES
-        if self._sweeper is None or self._sweeper.ended.done():
-            self._sweeper = _Sweeper(self, min(minutes * 60, threading.TIMEOUT_MAX))
-        return self._sweeper.ended
+        if self._sweeper is None or self._sweeper.done():
+            self._sweeper = SweepingEnd(self, min(minutes * 60, threading.TIMEOUT_MAX))
+        return self._sweeper
 
     def stop_ttl_sweeper(self, timeout: float | None = None) -> AwaitableNumber:
         """Stop sweeping in the background. May be awaited too.

@@ -24,16 +24,18 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from langchain_core.stores import BaseStore
+from pydantic import InstanceOf
 
+from langchain_agentmem.base.argument_checks import check_value
 from langchain_agentmem.base.concurrency import in_worker, iterate_in_worker
 from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of
-from langchain_agentmem.errors import InvalidInput, safe_repr
+from langchain_agentmem.errors import safe_repr
 from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
 from langchain_agentmem.storage.queries import digest
@@ -46,6 +48,9 @@ KEYS_AT_ONCE = 500
 """Keys that one statement asks for, and that one page of a listing holds."""
 
 _BEHIND_ALL = b"\xff"  # no UTF-8 has this byte
+_Text: TypeAlias = InstanceOf[str]  # pydantic's own refuses halves of characters
+_KEYS, _PAIRS, _PREFIX = Sequence[_Text], Sequence[tuple[_Text, bytes]], _Text | None
+"""What is a list of keys, a list of keys with their values, and the beginning of a key."""
 
 
 class StoredKey(NamedTuple):
@@ -173,7 +178,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
         Raises:
             InvalidInput: A key is not a string.
         """
-        wanted = _keys(keys)
+        wanted = check_value(_KEYS, keys, "keys")
         places = {StoredKey.of(key): key for key in wanted}
 
         def get(tx: Transaction) -> list[bytes | None]:
@@ -201,11 +206,13 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
         Raises:
             InvalidInput: The prefix is not a string.
         """
-        return (key for keys in self._pages(_prefix(prefix)) for key in keys)
+        pages = self._pages(check_value(_PREFIX, prefix, "prefix") or "")
+        return (key for keys in pages for key in keys)
 
     def ayield_keys(self, *, prefix: str | None = None) -> AsyncIterator[str]:
         """Async version of `yield_keys`."""
-        return (key async for keys in iterate_in_worker(self._pages(_prefix(prefix))) for key in keys)
+        pages = self._pages(check_value(_PREFIX, prefix, "prefix") or "")
+        return (key async for keys in iterate_in_worker(pages) for key in keys)
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -219,7 +226,8 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
             InvalidInput: A key is not a string, or a value is not `bytes`.
             StorageError: The database failed. Nothing was written.
         """
-        values, now = _pairs(key_value_pairs), self._database.now()
+        values = dict(check_value(_PAIRS, key_value_pairs, "key_value_pairs"))
+        now = self._database.now()
 
         def put(tx: Transaction) -> None:
             if values:
@@ -245,7 +253,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
             InvalidInput: A key is not a string.
             StorageError: The database failed. Nothing was deleted.
         """
-        given = _keys(keys)
+        given = check_value(_KEYS, keys, "keys")
 
         def delete(tx: Transaction) -> None:
             if places := sorted(set(map(StoredKey.of, given))):
@@ -276,37 +284,3 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
 
     def _inputs(self, keys: Iterable[str]) -> Thunk:
         return lambda: {"namespace": self.namespace, "keys": list(keys)}
-
-
-def _keys(keys: Any) -> list[str]:
-    if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
-        raise InvalidInput(f"Keys come as a list of strings, not as {type(keys).__name__}.")
-    return [_key(key) for key in keys]
-
-
-def _key(key: Any) -> str:
-    if not isinstance(key, str):
-        raise InvalidInput(f"A key is a string, not {type(key).__name__} ({safe_repr(key)}).")
-    return key
-
-
-def _pairs(pairs: Any) -> dict[str, bytes]:
-    if isinstance(pairs, str | bytes | Mapping) or not isinstance(pairs, Iterable):
-        raise InvalidInput(f"Keys and values come as a list of pairs, not as {type(pairs).__name__}.")
-    values: dict[str, bytes] = {}
-    for pair in pairs:
-        if not isinstance(pair, tuple | list) or len(pair) != 2:  # noqa: PLR2004 - a pair
-            raise InvalidInput(f"Keys and values come as pairs, (key, value), not as {safe_repr(pair)}.")
-        key, value = pair
-        if not isinstance(value, bytes):
-            raise InvalidInput(
-                f"The value of {safe_repr(key)} must be bytes, not {type(value).__name__}: encode it first."
-            )
-        values[_key(key)] = value
-    return values
-
-
-def _prefix(prefix: Any) -> str:
-    if prefix is not None and not isinstance(prefix, str):
-        raise InvalidInput(f"A prefix is a string, not {type(prefix).__name__}.")
-    return prefix or ""

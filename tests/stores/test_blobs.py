@@ -61,7 +61,7 @@ class TestGetting:
         assert store.mget([]) == []
         assert store.namespace == ("alice",)
         assert isinstance(store, BaseStore)
-        assert store.mget(iter(["b", "a"])) == [b"2", b"1"]
+        assert store.mget(("b", "a")) == [b"2", b"1"]
 
     def test_more_keys_than_one_statement_takes(self, store):
         many = [f"key {number}" for number in range(KEYS_AT_ONCE * 2 + 1)]
@@ -104,13 +104,15 @@ class TestKeys:
 class TestWrongInput:
     def test_it_is_refused_and_nothing_is_written(self, store):
         values = ("text", None, 1, bytearray(b"x"), memoryview(b"x"), ["x"])
-        pairs = [([("good", b"1"), ("bad", value)], "must be bytes, not") for value in values]
-        pairs += [([("good", b"1"), (key, b"2")], "A key is a string, not") for key in (None, 1, b"bytes", ("a",))]
-        pairs += [(wrong, "come as a list of pairs") for wrong in ("ab", {"a": b"1"}, None)]
-        pairs += [([pair], r"come as pairs, \(key, value\)") for pair in ("ab", ("a",), ("a", b"1", 2), None)]
-        keys = [(["good", key], "A key is a string, not") for key in (None, 1, b"bytes", ("a",))]
-        keys += [(wrong, "Keys come as a list of strings") for wrong in ("a", None)]
-        prefixes = [(prefix, "A prefix is a string") for prefix in (1, b"a", ["a"])]
+        pairs = [([("good", b"1"), ("bad", value)], "must be a valid bytes, got") for value in values]
+        pairs += [
+            ([("good", b"1"), (key, b"2")], "must be an instance of str, got") for key in (None, 1, b"bytes", ("a",))
+        ]
+        pairs += [(wrong, "key_value_pairs must") for wrong in ("ab", {"a": b"1"}, None)]
+        pairs += [([pair], r"key_value_pairs\[0\]") for pair in ("ab", ("a",), ("a", b"1", 2), None)]
+        keys = [(["good", key], r"keys\[1\] must be an instance of str, got") for key in (None, 1, b"bytes", ("a",))]
+        keys += [(wrong, "keys must be") for wrong in ("a", None)]
+        prefixes = [(prefix, "prefix must be") for prefix in (1, b"a", ["a"])]
         for call, refused in (
             (store.mset, pairs),
             (store.mget, keys),
