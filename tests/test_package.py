@@ -92,6 +92,10 @@ BY_HAND |= {"compact_if_needed", "compact_for_payload_error"}
 
 
 class TestTwins:
+    @pytest.mark.parametrize("name", ["aget", "asearch", "aput", "adelete", "alist_namespaces", "abatch"])
+    def test_those_of_a_store_are_coroutine_functions(self, name):
+        assert inspect.iscoroutinefunction(getattr(langchain_agentmem.AgentMemoryStore, name))
+
     @pytest.mark.parametrize("name", PARTS)
     def test_what_does_io_has_an_async_twin_with_the_same_parameters(self, name):
         part = getattr(langchain_agentmem, name)

@@ -94,9 +94,9 @@ def attributes() -> set[str]:
 def sizes(pytestconfig) -> dict[str, int]:
     """Measure the package and the tests, and print a table by folder."""
     folders: dict[str, Counter[str]] = defaultdict(Counter)
-    for path in FILES:
+    for path in [*FILES, *PACKAGE.rglob("*.pyi")]:
         folder = folders[str(path.parent.relative_to(PACKAGE))]
-        folder.update({"files": 1, "code": lines_of_code(path)})
+        folder.update({"files": path.suffix == ".py", "code": lines_of_code(path)})
     for path in PACKAGE.rglob("*.sql"):
         folders[path.relative_to(PACKAGE).parts[0]]["SQL"] += lines_of_sql(path)
     total: Counter[str] = sum(folders.values(), Counter())

@@ -62,7 +62,7 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from functools import cached_property, lru_cache, wraps
 from itertools import takewhile
@@ -408,14 +408,19 @@ T = TypeVar("T")
 S = TypeVar("S", bound=BaseStore)
 
 
-def _checked(check: Callable[..., object], method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """A method of LangGraph's, or its awaited twin, given only what it can take.
+def _checked(
+    check: Callable[..., object],
+    method: Callable[Concatenate[S, P], T],
+    amethod: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
+) -> tuple[Callable[Concatenate[S, P], T], Callable[Concatenate[S, P], Coroutine[Any, Any, T]]]:
+    """A method of LangGraph's and its awaited twin, given only what they can take.
 
     LangGraph makes operations of their arguments before a store sees them, and refuses namespaces with its own errors.
 
     Args:
         check: Is given the arguments first, and raises an error of ours for what cannot be a namespace.
         method: The method.
+        amethod: Its awaited twin.
     """
 
     @wraps(method)
@@ -423,7 +428,12 @@ def _checked(check: Callable[..., object], method: Callable[Concatenate[S, P], T
         check(*args, **kwargs)
         return method(self, *args, **kwargs)
 
-    return call
+    @wraps(amethod)
+    async def acall(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        check(*args, **kwargs)
+        return await amethod(self, *args, **kwargs)
+
+    return call, acall
 
 
 # What is missing here, or too much, LangGraph's method says by its own name.
@@ -488,12 +498,11 @@ class ItemStore(BaseStore):
         if self.embeddings is not None:
             embed_with(self.database, self.embeddings, config["dims"])
 
-    get, aget = _checked(_check, BaseStore.get), _checked(_check, BaseStore.aget)
-    search, asearch = _checked(_check, BaseStore.search), _checked(_check, BaseStore.asearch)
-    put, aput = _checked(_check_put, BaseStore.put), _checked(_check_put, BaseStore.aput)
-    delete, adelete = _checked(_check, BaseStore.delete), _checked(_check, BaseStore.adelete)
-    list_namespaces = _checked(_check, BaseStore.list_namespaces)
-    alist_namespaces = _checked(_check, BaseStore.alist_namespaces)
+    get, aget = _checked(_check, BaseStore.get, BaseStore.aget)
+    search, asearch = _checked(_check, BaseStore.search, BaseStore.asearch)
+    put, aput = _checked(_check_put, BaseStore.put, BaseStore.aput)
+    delete, adelete = _checked(_check, BaseStore.delete, BaseStore.adelete)
+    list_namespaces, alist_namespaces = _checked(_check, BaseStore.list_namespaces, BaseStore.alist_namespaces)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations in one transaction.
