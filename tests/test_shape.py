@@ -17,14 +17,14 @@ from langchain_agentmem.storage.engine import migrations
 from langchain_agentmem.storage.queries import DIALECTS
 
 LIMITS = {
-    "lines of code": 38_976,
-    "files": 219,
-    "lines of SQL": 3_334,
+    "lines of code": 34_975,
+    "files": 169,
+    "lines of SQL": 3_248,
     "tables": 38,
     "exported names": 68,
-    "public options": 128,
+    "public options": 110,
     "attributes of AgentMemory": 35,
-    "lines of code of the tests": 56_180,
+    "lines of code of the tests": 54_096,
 }
 """The size that each of these may have. A commit that removes something lowers it."""
 SAME_NAME: dict[str, str] = {}
