@@ -32,7 +32,7 @@ from langchain_agentmem.base.fencing import fenced, harmless
 from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.errors import InvalidInput, leaves_the_node, safe_repr
 from langchain_agentmem.facts import fact_store
-from langchain_agentmem.facts.fact import ExtractionFailure, FactsConfig, data_file, name_of
+from langchain_agentmem.facts.fact import ExtractionFailure, FactsConfig, data_file, name_of, sentence
 from langchain_agentmem.facts.fact_store import FactChanges, FactsGround, FactStatement, FactView
 from langchain_agentmem.language_models.lenient_json import is_cut_off, read_json, read_row, strip_reasoning
 from langchain_agentmem.language_models.model_calls import Writer, ask
@@ -487,6 +487,7 @@ class BatchOutcome(NamedTuple):
     Attributes:
         read: How many messages wait no more.
         fact_ids: The facts that were added or changed.
+        learned: What the model said of them, as sentences.
         failure: Why the answer was not kept, or that there was none.
         silent: How often in a row the model was found to be down.
         lost: Whether somebody else has the right to extract by now.
@@ -494,6 +495,7 @@ class BatchOutcome(NamedTuple):
 
     read: int = 0
     fact_ids: Sequence[str] = ()
+    learned: Sequence[str] = ()
     failure: str | None = None
     silent: int = 0
     lost: bool = False
@@ -589,11 +591,14 @@ def _batch(
                 _postpone(facts, due, most, blamed=not silent and not answer.readable)
             return BatchOutcome(failure=None if answer.readable else error, silent=silent)
         keys = {due.key for due in still}
+        learned = []
         for fact in [fact for place, fact in answer.facts if some[place].key in keys]:
-            facts.tell(fact._replace(subject=redact(fact.subject), object=redact(fact.object)))
+            told = fact._replace(subject=redact(fact.subject), object=redact(fact.object))
+            facts.tell(told)
+            learned.append(sentence(told.subject, told.predicate, told.object))
         for due in still:
             facts.change.remove(DUE, due.key)
-        return BatchOutcome(len(still), list(facts.written))
+        return BatchOutcome(len(still), list(facts.written), learned)
 
     return ground.edit("facts.learn", keep, message_ids=[due.message.message_id for due in some])
 
