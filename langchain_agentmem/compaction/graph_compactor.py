@@ -165,6 +165,8 @@ _LEAST_LIMIT = 500
 
 _Identity: TypeAlias = tuple[int, int] | None
 
+_CONFIG = InstanceOf[ManagedMemoryConfig] | None  # made once: pydantic takes each for another type
+
 
 class ContextView(NamedTuple):
     """What a model is to be shown.
@@ -202,9 +204,7 @@ class Compactor:
         window: int | None = None,
     ) -> None:
         self.database = database
-        self.config = config = (
-            check_value(InstanceOf[ManagedMemoryConfig] | None, config, "config") or ManagedMemoryConfig()
-        )
+        self.config = config = check_value(_CONFIG, config, "config") or ManagedMemoryConfig()
         self.model = usable_model(model)
         self.window = check_value(Annotated[int, Ge(1)] | None, window, "window")
         self.limit = self.limit_within(self.window or window_of(self.model))

@@ -32,6 +32,7 @@ from functools import cache, lru_cache
 from threading import TIMEOUT_MAX
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
+from annotated_types import Ge, Le
 from langchain_core.messages import BaseMessage
 from pydantic import Field
 
@@ -649,7 +650,7 @@ def sources_given(source: Any, *, listed: bool = False) -> list[tuple[str, str |
 
 def confidence_given(confidence: Any) -> float | None:
     """A confidence that somebody gave, if they gave one."""
-    sure: float | None = check_value(Annotated[float, Field(ge=0, le=1)] | None, confidence, "confidence")
+    sure: float | None = check_value(Annotated[float, Ge(0), Le(1)] | None, confidence, "confidence")
     return sure
 
 

@@ -9,9 +9,11 @@ from typing import Annotated, Any, Literal, TypedDict
 
 import pytest
 from annotated_types import Ge
+from langchain_core.messages import HumanMessage
 from pydantic import Field, field_validator
 
-from langchain_agentmem.base.argument_checks import Options, check_options, check_value
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.base.argument_checks import Options, _adapter, check_options, check_value
 from langchain_agentmem.errors import InvalidInput
 
 
@@ -79,3 +81,20 @@ def test_keyword_options_and_single_values_are_checked_the_same_way():
     assert check_value(Annotated[int, Ge(1)] | None, None, "n") is None
     with pytest.raises(InvalidInput, match=r"n must be greater than or equal to 1, got 0\."):
         check_value(Annotated[int, Ge(1)] | None, 0, "n")
+
+
+def test_what_is_called_often_asks_pydantic_for_no_type_anew():
+    def calls(memory, number):
+        memory.conversation(f"c{number}").add_user_message("Ana likes quinces.")
+        memory.session(f"s{number}").create_round("quinces")
+        memory.facts("f").add_fact("user", f"Ana {number}", "likes", "quinces", confidence=0.5)
+        memory.layers("b").core.set("fruit", "quince", importance=3, ttl=60.0)
+        memory.search("quinces", kinds=["message"], roles=["user"], limit=3)
+        memory.compaction(model=None).invoke([HumanMessage("quinces")])
+        memory.audit.add("quinces?", "Quinces.", "c")
+
+    with AgentMemory() as memory:
+        calls(memory, 1)
+        made = _adapter.cache_info().misses
+        calls(memory, 2)
+    assert _adapter.cache_info().misses == made
