@@ -24,7 +24,7 @@ LIMITS = {
     "exported names": 68,
     "public options": 110,
     "attributes of AgentMemory": 35,
-    "lines of code of the tests": 54_112,
+    "lines of code of the tests": 54_114,
 }
 """The size that each of these may have. A commit that removes something lowers it."""
 SAME_NAME: dict[str, str] = {}
