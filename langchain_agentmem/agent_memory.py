@@ -23,13 +23,12 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 from uuid import UUID
 
-from pydantic import InstanceOf
-
 import langchain_agentmem as public  # which loads a class when it is first used
 from langchain_agentmem.base.argument_checks import (
     USUAL_LIMITS,
     MemoryLimits,
     check_flag,
+    check_instance,
     check_value,
     name_given,
     texts_given,
@@ -177,7 +176,7 @@ class AgentMemory(Maintenance, Closing):
         if weights is not None:
             from langchain_agentmem.search.ranking import Weights  # noqa: PLC0415 - who weighs pays
 
-            check_value(InstanceOf[Weights] | None, weights, "weights")
+            check_instance(Weights, weights, "weights")
         self.weights = weights
         scopes = scopes_given(namespace, bare_threads=bare_threads, on_thread_delete=on_thread_delete)
         if index is not None:

@@ -20,12 +20,14 @@ import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Self, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, get_type_hints
 
 from annotated_types import Ge, Le
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from langchain_agentmem.errors import InvalidInput, LimitExceeded, safe_repr
+
+T = TypeVar("T")
 
 STRICT = ConfigDict(
     frozen=True, strict=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True, defer_build=True
@@ -89,6 +91,22 @@ def check_value(kind: Any, value: Any, name: str) -> Any:
         return _adapter(kind).validate_python(value)
     except ValidationError as error:
         raise InvalidInput(describe_fault(error, name=name)) from None
+
+
+def check_instance(kind: type[T], value: T | None, name: str) -> T | None:
+    """Check that an argument is None or an object of a class, and return it. Pydantic would take a dict for a model.
+
+    Args:
+        kind: The class.
+        value: The argument.
+        name: Its name, for the error.
+
+    Raises:
+        InvalidInput: It is something else.
+    """
+    if value is not None and not isinstance(value, kind):
+        raise InvalidInput(f"{name} must be an instance of {kind.__name__}, got {safe_repr(value)}.")
+    return value
 
 
 def describe_fault(error: ValidationError, *, name: str = "", known: Iterable[str] = ()) -> str:

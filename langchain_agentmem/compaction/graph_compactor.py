@@ -26,9 +26,8 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from annotated_types import Ge
 from langchain_core.messages import AIMessage, BaseMessage, convert_to_openai_messages
-from pydantic import InstanceOf
 
-from langchain_agentmem.base.argument_checks import check_value
+from langchain_agentmem.base.argument_checks import check_instance, check_value
 from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.base.namespaces import ThreadKey, namespace_of
 from langchain_agentmem.compaction.compacted_context import (
@@ -165,8 +164,6 @@ _LEAST_LIMIT = 500
 
 _Identity: TypeAlias = tuple[int, int] | None
 
-_CONFIG = InstanceOf[ManagedMemoryConfig] | None  # made once: pydantic takes each for another type
-
 
 class ContextView(NamedTuple):
     """What a model is to be shown.
@@ -204,7 +201,7 @@ class Compactor:
         window: int | None = None,
     ) -> None:
         self.database = database
-        self.config = config = check_value(_CONFIG, config, "config") or ManagedMemoryConfig()
+        self.config = config = check_instance(ManagedMemoryConfig, config, "config") or ManagedMemoryConfig()
         self.model = usable_model(model)
         self.window = check_value(Annotated[int, Ge(1)] | None, window, "window")
         self.limit = self.limit_within(self.window or window_of(self.model))

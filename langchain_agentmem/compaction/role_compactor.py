@@ -19,7 +19,7 @@ from pathlib import Path
 import yaml
 from pydantic import InstanceOf
 
-from langchain_agentmem.base.argument_checks import check_timeout, check_value
+from langchain_agentmem.base.argument_checks import check_instance, check_timeout, check_value
 from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.namespaces import ThreadKey, path_of
 from langchain_agentmem.compaction.compacted_context import COMPACT, CompactionReport
@@ -91,8 +91,8 @@ class ContextCompactor:
                 "The session of a thread is changed by the nodes of its graph alone, so it cannot be summarized in the "
                 "background. In a node, compact what the model is given: memory.compaction()."
             )
-        check_value(InstanceOf[CompactorConfig] | None, config, "config")
-        check_value(InstanceOf[SummarizationConfig] | None, summarization, "summarization")
+        check_instance(CompactorConfig, config, "config")
+        check_instance(SummarizationConfig, summarization, "summarization")
         self.session = session
         self.role = role
         self.config = config or CompactorConfig()

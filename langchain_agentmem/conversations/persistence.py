@@ -13,9 +13,7 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from pydantic import InstanceOf
-
-from langchain_agentmem.base.argument_checks import Options, check_value
+from langchain_agentmem.base.argument_checks import Options, check_instance, check_value
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.events import EventContext, MemoryEvent, MemoryResetEvent, MessagesRemoved, MessagesStored
 from langchain_agentmem.base.files import whole_file
@@ -194,16 +192,13 @@ class LogMemory(EventSource):
         return dump(tx, self._at)
 
 
-_RETENTION = InstanceOf[Retention] | None  # made once: pydantic takes each for another type
-
-
 def checked_retention(retention: Any) -> Retention | None:
     """A retention that drops something, or None.
 
     Raises:
         InvalidInput: It is neither a `Retention` nor None.
     """
-    checked: Retention | None = check_value(_RETENTION, retention, "retention")
+    checked: Retention | None = check_instance(Retention, retention, "retention")
     return None if checked is None or checked.off else checked
 
 

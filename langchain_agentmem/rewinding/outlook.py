@@ -17,7 +17,7 @@ from typing import Annotated, Any, NamedTuple
 from annotated_types import Ge, Le
 from pydantic import InstanceOf
 
-from langchain_agentmem.base.argument_checks import check_value
+from langchain_agentmem.base.argument_checks import check_instance, check_value
 from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.namespaces import (
     Scopes,
@@ -346,8 +346,7 @@ def walls_around(tx: Transaction, point: Standpoint, view: View, kinds: Sequence
 
 
 MOST_HITS = 10_000
-_TEXT = InstanceOf[str]  # made once, as the next one: pydantic takes each for another type; its own refuses surrogates
-_WEIGHTS = InstanceOf[Weights] | None
+_TEXT = InstanceOf[str]  # made once: pydantic takes each for another type; its own refuses surrogates
 
 
 class SearchRequest(NamedTuple):
@@ -390,7 +389,7 @@ def sought(
     if unknown := [kind for kind in kinds or () if kind not in all_parts().kinds]:
         raise InvalidInput(f"There is no kind {safe_repr(unknown[0])}; there are {', '.join(all_parts().kinds)}.")
     check_value(Order, order, "order")
-    check_value(_WEIGHTS, weights, "weights")
+    check_instance(Weights, weights, "weights")
     walls, outlook = reach_of(database, namespace, config, everything=check_value(bool, everything, "everything"))
     if conversation_id is not None:
         walls = walls._replace(conversations=(id_of(conversation_id, "conversation"),))
