@@ -72,23 +72,6 @@ class MessagesRemoved(ConversationEvent):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ImageUnreadable(ConversationEvent):
-    """A warning: an image of a message could not be read, and a placeholder was shown in its place. Nothing is lost.
-
-    Attributes:
-        namespace: Whose conversation it is.
-        conversation_id: The conversation, session or thread, or the branch of facts.
-        message_id: The message that names the image. It is as it was, and is shown whole once the file is there again.
-        image: The path.
-        reason: Why, in a sentence: it is not there, no file, too large, or may not be read.
-    """
-
-    message_id: str
-    image: str
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class ConversationErased(ConversationEvent):
     """A conversation is gone with everything that belonged to it, and nothing of it is left in the storage."""
 

@@ -55,7 +55,7 @@ from langchain_agentmem.messages.langchain_messages import from_langchain, has_i
 from langchain_agentmem.messages.message import decode_body
 from langchain_agentmem.messages.message_marks import MADE, is_filler, is_made
 from langchain_agentmem.messages.message_marks import SUMMARY_MARK as SUMMARY
-from langchain_agentmem.messages.provider_content import ImageFiles, named_part
+from langchain_agentmem.messages.provider_content import named_part, part_or_placeholder
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Operation, Transaction, query
 from langchain_agentmem.storage.database import MemoryLike
@@ -142,7 +142,7 @@ def _placed(context: Context, rows: Sequence[Any], *, gap: int) -> list[tuple[st
     context.places.update((row["key"], place) for place, row in enumerate(rows, first))
     context.slots.update((row["key"], row["slot"]) for row in rows)
     shown = [(row["key"], shown_message(bytes(row["body"]), row["key"], row["attachments"])) for row in rows]
-    return [(key, to_langchain(message, read_images=named_part)) for key, message in shown]
+    return [(key, to_langchain(message, part_of=named_part)) for key, message in shown]
 
 
 def _identity(now: Any) -> tuple[int, int]:
@@ -254,16 +254,24 @@ class ManagedConversationMemory(ConversationMemory):
 
     def get_messages(self) -> list[dict[str, Any]]:
         """Return what a model is to be shown, as dictionaries that it accepts, within the budget."""
-        images = ImageFiles()
-        shown = [from_langchain(message) for message in self._messages_within(images)]
-        return [each.to_llm_dict(part_of=images.of(each.message_id)) for each in shown]
+        return [from_langchain(each).to_llm_dict(part_of=part_or_placeholder) for each in self.get_context()]
 
     def get_context(self) -> list[BaseMessage]:
         """The same as LangChain messages; those that were said keep their ids.
 
         Image files are read, as for `raw_messages`.
         """
-        return self._messages_within(ImageFiles())
+        with self._database.step("conversation.context", lambda: place_of(self._at)) as step:
+            report = self._report()
+            context, compacted = self._compact_after("get_messages", report)
+            seen = _seen(context)
+            seen = replace(seen, messages=list(map(_copied, seen.messages)))  # whoever is given them may change them
+            view = self._compactor.shown(repaired(seen.messages), seen, report, compacted=compacted)
+            if self._retrieve is not None:
+                chosen = checked_messages(self._retrieve(view.messages, self.config), "retrieval_strategy")
+                view = view._replace(messages=repaired(chosen))
+            step.finish(lambda: view._asdict() | {"messages": len(view.messages)})
+        return view.messages
 
     aget_context = awaited(get_context)
 
@@ -333,7 +341,7 @@ class ManagedConversationMemory(ConversationMemory):
             context = self._followed()
             if context.branch is None:
                 return False
-            context = _seen(context, ImageFiles())
+            context = _seen(context)
             situation = self._compactor.situation(model=model, originals=self._originals(context))
             made = self._compactor.compact(context, thorough(situation, provider), report, attempt=1)
             if made is not None:
@@ -345,21 +353,6 @@ class ManagedConversationMemory(ConversationMemory):
         self._context = None
 
     # -- how it is done ----------------------------------------------------------------------------------------
-
-    def _messages_within(self, images: ImageFiles) -> list[BaseMessage]:
-        """Return the messages of the context, within the budget, with these image files read."""
-        with self._database.step("conversation.context", lambda: place_of(self._at)) as step:
-            report = self._report()
-            context, compacted = self._compact_after("get_messages", report)
-            seen = _seen(context, images)
-            seen = replace(seen, messages=list(map(_copied, seen.messages)))  # whoever is given them may change them
-            view = self._compactor.shown(repaired(seen.messages), seen, report, compacted=compacted)
-            if self._retrieve is not None:
-                chosen = checked_messages(self._retrieve(view.messages, self.config), "retrieval_strategy")
-                view = view._replace(messages=repaired(chosen))
-            step.finish(lambda: view._asdict() | {"messages": len(view.messages)})
-        self._announce_unread(images)
-        return view.messages
 
     def _compact_after(self, event: str, report: CompactionReport, model: Any = None) -> tuple[Context, bool]:
         """Compact if an event calls for it, which is a step only then. Return the context, and whether it did."""
@@ -377,7 +370,7 @@ class ManagedConversationMemory(ConversationMemory):
 
     def _compacted(self, context: Context, tokens: int, model: Any, report: CompactionReport, *, due: bool) -> Context:
         """The context, compacted."""
-        context = _seen(context, ImageFiles())
+        context = _seen(context)
         base = self._compactor.base(context, self._resolved, model)
         situation = self._compactor.situation(model=model, originals=self._originals(base))
         if self._process is not None:
@@ -422,7 +415,7 @@ class ManagedConversationMemory(ConversationMemory):
 
     def _resolved(self, record: CompactionRecord | None) -> Context:
         read = partial(read_from, at=self._at, record=record, counter=self._compactor.counter)
-        return _seen(self._database.read(None, read), ImageFiles())
+        return _seen(self._database.read(None, read))
 
     def _add(self, said: Sequence[message_log.LogEntry]) -> Operation[message_log.Appended]:
         """What a compaction made of messages is not said again by somebody who was shown it and hands it back."""
@@ -460,11 +453,11 @@ class ManagedConversationMemory(ConversationMemory):
         return CompactionReport(self._database, self.conversation_id, bus=self._event_context)
 
 
-def _seen(context: Context, images: ImageFiles) -> Context:
+def _seen(context: Context) -> Context:
     """A context with its image files read: a compaction weighs and keeps what a model is sent."""
     if not any(has_images(each) for each in context.messages):
         return context
-    return replace(context, messages=[with_images(each, images.of(each.id or "")) for each in context.messages])
+    return replace(context, messages=list(map(with_images, context.messages)))
 
 
 def _made_in(entry: message_log.LogEntry) -> BaseMessage | None:

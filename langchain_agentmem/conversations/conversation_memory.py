@@ -49,7 +49,7 @@ from langchain_agentmem.conversations.persistence import LogMemory, checked_rete
 from langchain_agentmem.conversations.prompt_notes import PromptNote
 from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 from langchain_agentmem.messages.message import Message, MessageFields, MessageLike, column_role, decode_body
-from langchain_agentmem.messages.provider_content import ImageFiles
+from langchain_agentmem.messages.provider_content import part_or_placeholder
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Operation, Transaction
 from langchain_agentmem.storage.database import MemoryLike, database_of
@@ -261,8 +261,8 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # an attribute in the abstract class
         """The whole conversation as LangChain messages, a new list each time.
 
-        Image files are read into the content. In place of one that cannot be read stands a text that says so, and an
-        `ImageUnreadable` is told.
+        Image files are read into the content. In place of one that cannot be read stands a text that says so, and the
+        log has a warning.
         """
         return self.raw_messages
 
@@ -365,7 +365,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         recent = partial(message_log.recent, at=self._at, limit=asked["before"])
         find = recent if key is None else lambda tx: message_log.around(tx, self._at, key, **asked)
 
-        def show(row: message_log.LogEntry, _: ImageFiles) -> Message:
+        def show(row: message_log.LogEntry) -> Message:
             return replace(decode_body(row.body, row.key), created_at=moment(row.created_at))
 
         return self._shown(find, show, message_id=message_id, **asked)
@@ -511,19 +511,17 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
     def _dicts(self, find: _Find, include_ids: bool, **asked: Any) -> list[dict[str, Any]]:  # noqa: FBT001
         """What an operation finds, as dictionaries for a provider."""
-        show = partial(log_entries.dict_of, include_ids=check_flag("include_ids", include_ids))
+        check_flag("include_ids", include_ids)
+
+        def show(row: message_log.LogEntry) -> dict[str, Any]:
+            message = log_entries.shown_message(row.body, row.key, row.attachments)
+            return message.to_llm_dict(include_id=include_ids, part_of=part_or_placeholder)
+
         return self._shown(find, show, **asked)
 
-    def _shown(self, find: _Find, show: Callable[[message_log.LogEntry, ImageFiles], T], **asked: Any) -> list[T]:
+    def _shown(self, find: _Find, show: Callable[[message_log.LogEntry], T], **asked: Any) -> list[T]:
         """Return what an operation finds, in another form. Image files are read meanwhile."""
-        images = ImageFiles()
-
-        def operation(tx: Transaction) -> list[T]:
-            return [show(row, images) for row in find(tx)]
-
-        found = self._run("retrieve", operation, **asked)
-        self._announce_unread(images)
-        return found
+        return self._run("retrieve", lambda tx: list(map(show, find(tx))), **asked)
 
     def _count(self) -> int:
         return self._run(None, lambda tx: message_log.count(tx, self._at))

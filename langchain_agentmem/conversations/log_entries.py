@@ -21,7 +21,7 @@ from langchain_agentmem.errors import MessageError, safe_repr
 from langchain_agentmem.messages.langchain_messages import from_langchain, to_langchain
 from langchain_agentmem.messages.message import LANGCHAIN_ROLES, Message, decode_body, encode_body, message_time, plain
 from langchain_agentmem.messages.message_marks import MEMORY_MARK, is_injected
-from langchain_agentmem.messages.provider_content import ImageFiles
+from langchain_agentmem.messages.provider_content import part_or_placeholder
 from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, Post, Round, SharedMemoryEntry
 
 _IMAGE = AttachmentType.image_url.value
@@ -141,19 +141,9 @@ def shown_message(body: bytes, key: str, attachments: bytes | None) -> Message:
     return dataclasses.replace(message, images=[*(message.images or ()), *found]) if found else message
 
 
-def langchain_of(row: message_log.LogEntry, images: ImageFiles) -> BaseMessage:
-    """A stored message as LangChain's, with its images."""
-    message = shown_message(row.body, row.key, row.attachments)
-    return to_langchain(message, read_images=message.images is not None and images.of(row.key))
-
-
-def dict_of(row: message_log.LogEntry, images: ImageFiles, *, include_ids: bool) -> dict[str, Any]:
-    """A stored message as a dictionary for a provider, with its images."""
-    try:
-        message = shown_message(row.body, row.key, row.attachments)
-        return message.to_llm_dict(include_id=include_ids, part_of=images.of(row.key))
-    except MessageError as error:
-        raise MessageError(f"The message {safe_repr(row.key)} cannot be given to a model. {error}") from error
+def langchain_of(row: message_log.LogEntry) -> BaseMessage:
+    """Return a stored message as LangChain's, with its images."""
+    return to_langchain(shown_message(row.body, row.key, row.attachments), part_of=part_or_placeholder)
 
 
 def brings_memory(entry: message_log.LogEntry) -> bool:

@@ -20,7 +20,6 @@ from langchain_agentmem.base.files import whole_file
 from langchain_agentmem.base.namespaces import Namespace, ThreadKey, namespace_of
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import InvalidInput, safe_repr
-from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Operation, Transaction
 from langchain_agentmem.storage.database import Database
@@ -181,10 +180,6 @@ class LogMemory(EventSource):
         for kind, keys in ((MessagesStored, added.keys), (MessagesRemoved, added.dropped)):
             if keys:
                 self._announce(kind, message_ids=tuple(keys))
-
-    def _announce_unread(self, images: ImageFiles) -> None:
-        for event in images.events(self.namespace, self._at.name):
-            self._tell(lambda event=event: event)
 
     def _dump(self, tx: Transaction) -> list[dict[str, Any]]:
         from langchain_agentmem.conversations.conversation_part import dump  # noqa: PLC0415 - who needs it pays

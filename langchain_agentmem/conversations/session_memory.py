@@ -58,7 +58,7 @@ from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 from langchain_agentmem.language_models.model_calls import compaction_key
 from langchain_agentmem.messages.history_repair import encodable
 from langchain_agentmem.messages.message_marks import Summary, sections, summary_in, summary_message
-from langchain_agentmem.messages.provider_content import ImageFiles
+from langchain_agentmem.messages.provider_content import part_or_placeholder
 from langchain_agentmem.messages.role_rounds import (
     Attachment,
     AttachmentType,
@@ -671,10 +671,7 @@ class SessionMemory(LogMemory):
         Args:
             role: The role.
         """
-        images = ImageFiles()
-        messages = _messages_for(*self._read(role=role), role, images)
-        self._announce_unread(images)
-        return messages
+        return _messages_for(*self._read(role=role), role)
 
     amessages_for = awaited(messages_for)
 
@@ -819,18 +816,18 @@ def _check_role(given: Any) -> None:
 
 
 def _messages_for(
-    rounds: Sequence[message_log.LogEntry], messages: Sequence[message_log.LogEntry], role: str, images: ImageFiles
+    rounds: Sequence[message_log.LogEntry], messages: Sequence[message_log.LogEntry], role: str
 ) -> list[BaseMessage]:
     plain = {row.key: row for row in messages if row.recipient is None} if role == log_entries.ASSISTANT else {}
     found: list[BaseMessage] = []
     for each in role_rounds(assembled(rounds, messages), role, include_failures=False):
         for post in each.post_list:
             if (row := plain.get(post.id)) is not None:
-                found.append(log_entries.langchain_of(row, images))
+                found.append(log_entries.langchain_of(row))
                 continue
             kind = AIMessage if post.send_from == role else HumanMessage
             attached = [] if kind is AIMessage else post.get_attachment(AttachmentType.image_url)
-            parts = [images.of(post.id)(each.content) for each in attached if each.content]
+            parts = [part_or_placeholder(each.content) for each in attached if each.content]
             text = [{"type": "text", "text": post.message}] if post.message else []
             content: Any = [*text, *parts] if parts else post.message
             extra = [attachment.to_dict() for attachment in post.attachment_list]

@@ -60,7 +60,7 @@ from langchain_agentmem.facts.fact_store import FactChanges, FactsGround, FactSt
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.language_models.tokens import Budget, BudgetLike
 from langchain_agentmem.messages.message import Message, MessageFields, MessageLike
-from langchain_agentmem.messages.provider_content import ImageFiles
+from langchain_agentmem.messages.provider_content import part_or_placeholder
 from langchain_agentmem.rewinding import branches
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, branch_at
 from langchain_agentmem.rewinding.memory_rows import FACT, TEXT
@@ -970,10 +970,7 @@ class KGMemory(EventSource):
             raw = facts.named(TEXT, [key for key, item in items if isinstance(item, Fact) and item.raw])
             return [(key, fact_store.message_of(raw[key]) if key in raw else item) for key, item in items]
 
-        images = ImageFiles()
-        items = [(key, _provider_dict(key, item, images)) for key, item in self._ground.look(name, look, **asked)]
-        for event in images.events(self.namespace, self.name):
-            self._database.hooks.emit(event)
+        items = [(key, _provider_dict(item)) for key, item in self._ground.look(name, look, **asked)]
         return [{**told, "message_id": key} if include_ids else told for key, told in items]
 
     def _wake(self) -> None:
@@ -1016,10 +1013,10 @@ def _listing(facts: FactView, limit: int | None = None, role: str | None = None)
     return [(fact.id, fact) for fact in there]
 
 
-def _provider_dict(key: str, item: Fact | Message, images: ImageFiles) -> dict[str, Any]:
+def _provider_dict(item: Fact | Message) -> dict[str, Any]:
     """A fact, or the message that was kept, as a provider takes it."""
     if isinstance(item, Message):
-        return item.to_llm_dict(part_of=images.of(key))
+        return item.to_llm_dict(part_of=part_or_placeholder)
     until = "" if item.valid_to is None else f" (until {item.valid_to:%Y-%m-%d})"
     role = item.role if item.role in _SPEAKERS else "user"
     return {"role": role, "content": f"Fact ({item.role}): {item.text.rstrip('.')}{until}."}

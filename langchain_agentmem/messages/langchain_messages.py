@@ -28,7 +28,14 @@ from langchain_core.messages import BaseMessage
 from langchain_agentmem.base.encoding import encode, is_plain, parse_json
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages.message import KEPT, LANGCHAIN_ROLES, Message, ToolCallMsg
-from langchain_agentmem.messages.provider_content import PartOf, image_part, is_remote, json_text, tool_result
+from langchain_agentmem.messages.provider_content import (
+    PartOf,
+    is_remote,
+    json_text,
+    named_part,
+    part_or_placeholder,
+    tool_result,
+)
 
 
 def calls_from(
@@ -171,14 +178,13 @@ def from_langchain(message: BaseMessage, *, new_id: str | None = None) -> Messag
         raise MessageError("The message is nested too deeply, or refers to itself.") from None
 
 
-def to_langchain(message: Message, *, read_images: bool | PartOf = False) -> BaseMessage:
+def to_langchain(message: Message, *, part_of: PartOf | None = None) -> BaseMessage:
     """Turn our message into LangChain's.
 
     Args:
         message: Any message.
-        read_images: Put local image files into the content as data URLs. Default False: only images with an
-            http, https or data URL are put there. A function gives each image as a part of the content itself:
-            `ImageFiles` has one that gives a placeholder for what cannot be read.
+        part_of: Returns each image as a part of the content, such as `image_part`, which reads files. Default None:
+            only images with an http, https or data URL are put there.
 
     Returns:
         The class it came from, or the class of its role: `HumanMessage`, `AIMessage`, `SystemMessage`,
@@ -186,11 +192,11 @@ def to_langchain(message: Message, *, read_images: bool | PartOf = False) -> Bas
         are its ``invalid_tool_calls``.
 
     Raises:
-        MessageError: ``read_images`` is True and an image cannot be read, or something is nested too deeply.
+        MessageError: ``part_of`` cannot read an image, or something is nested too deeply.
     """
     kind = _kind_of(message)
     try:
-        fields, extra = _fields_of(message, kind, read_images)
+        fields, extra = _fields_of(message, kind, part_of)
         if not _is_exact(message):
             note = _note(message, _from(fields, kind, extra))
             if note:
@@ -200,18 +206,17 @@ def to_langchain(message: Message, *, read_images: bool | PartOf = False) -> Bas
     return kind.empty.model_copy(update={**extra, **fields} if extra else fields)
 
 
-def with_images(message: BaseMessage, part_of: PartOf) -> BaseMessage:
-    """Give what `to_langchain` made of a message that has images, with the images given by a function.
+def with_images(message: BaseMessage) -> BaseMessage:
+    """Return what `to_langchain` made of a message that has images, with the images read.
 
     Args:
         message: A LangChain message. One without images that are known by path or address is given back itself, and
             so is one whose content was changed.
-        part_of: Gives each image as a part of the content.
     """
     if not has_images(message):
         return message
     made = from_langchain(message)
-    return to_langchain(made, read_images=part_of) if made.images else message
+    return to_langchain(made, part_of=part_or_placeholder) if made.images else message
 
 
 def has_images(message: BaseMessage) -> bool:
@@ -303,11 +308,7 @@ def _is_exact(message: Message) -> bool:
 _BESIDE = [name for name in KEPT if name not in ("role", "content", "name")]
 
 
-def _fields_of(
-    message: Message,
-    kind: _Kind,
-    read_images: bool | PartOf,  # noqa: FBT001 - passed on
-) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def _fields_of(message: Message, kind: _Kind, part_of: PartOf | None) -> tuple[dict[str, Any], dict[str, Any] | None]:
     kept = message.langchain or _NONE
     kwargs: dict[str, Any] = _copied(kept.get("additional_kwargs", _NONE))
     if message.role == "developer" and kind.role == "system":
@@ -329,7 +330,7 @@ def _fields_of(
     elif kind.role == "function" and message.name is None:
         fields["name"] = ""
     if type(fields["content"]) is not str or message.images:
-        fields["content"] = _content(fields["content"], message.images or [], read_images)
+        fields["content"] = _content(fields["content"], message.images or [], part_of)
     if kind.role == "assistant":
         if "tool_calls" in kept:
             fields["tool_calls"] = _copied(kept["tool_calls"])
@@ -340,9 +341,8 @@ def _fields_of(
     return fields, _copied(extra) if extra else None
 
 
-def _content(content: Any, images: list[str], read_images: bool | PartOf) -> str | list[Any]:  # noqa: FBT001
-    part_of = read_images if callable(read_images) else image_part
-    shown = [part_of(image) for image in images if read_images or is_remote(image)]
+def _content(content: Any, images: list[str], part_of: PartOf | None) -> str | list[Any]:
+    shown = [(part_of or named_part)(image) for image in images if part_of or is_remote(image)]
     if isinstance(content, list):
         return [*_copied(content), *shown]
     text = "" if content is None else content if isinstance(content, str) else json_text(content)

@@ -2,20 +2,21 @@
 
 A message keeps the path or the address of an image. Only when it is given to a provider is a file read, and its media
 type found from its first bytes, not from its name. `image_part` raises an error for an image that cannot be read;
-`ImageFiles`, which reads those of a whole conversation, puts a placeholder in its place and tells afterwards.
+`part_or_placeholder`, for the messages of a conversation, returns a placeholder in its place.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import logging
 import mimetypes
 import re
 import stat
 from collections.abc import Callable, Mapping
 from datetime import date, time, timedelta
 from decimal import Decimal
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
@@ -25,7 +26,7 @@ from uuid import UUID
 from langchain_core.messages import convert_to_openai_data_block
 
 from langchain_agentmem.base.encoding import CALLS, TEXTS, THOUGHTS, inline_image, kind_of, to_plain
-from langchain_agentmem.base.events import ImageUnreadable
+from langchain_agentmem.base.events import FirstFailures
 from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 
 MOST_BYTES = 20 * 2**20
@@ -33,6 +34,8 @@ MOST_BYTES = 20 * 2**20
 
 PartOf: TypeAlias = Callable[[str], dict[str, Any]]
 """Gives an image, by its path or address, as a part of a message's content."""
+
+_failures = FirstFailures(logging.getLogger(__name__))
 
 _SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -48,20 +51,18 @@ def is_remote(image: str) -> bool:
     return image.lower().startswith(("http://", "https://", "data:"))
 
 
-def image_url(image: str) -> str:
-    """Give the URL of an image.
+def image_part(image: str) -> dict[str, Any]:
+    """Return an image as a part of a message's content, in the form of the OpenAI API.
 
     Args:
-        image: An http, https or data URL, which is given back untouched, or the path of a local file.
-
-    Returns:
-        The URL. For a file, a data URL with its contents in base64.
+        image: An http, https or data URL, which stays as it is, or the path of a local file, which becomes a data URL
+            with its contents in base64.
 
     Raises:
         MessageError: The file cannot be read, or has more than `MOST_BYTES`.
     """
     if is_remote(image):
-        return image
+        return named_part(image)
     try:
         path = _local_path(image)
         found = path.stat()
@@ -69,57 +70,26 @@ def image_url(image: str) -> str:
             raise ValueError("it is no file")  # noqa: TRY301 - told as what the system tells is
         if found.st_size > MOST_BYTES:
             raise ValueError(f"it has {found.st_size:,} bytes, and {MOST_BYTES:,} are the most")  # noqa: TRY301
-        return _data_url(str(path), found.st_mtime_ns, found.st_size)
+        return named_part(_data_url(str(path), found.st_mtime_ns, found.st_size))
     except (OSError, RuntimeError, ValueError) as error:  # pathlib tells of an unknown home by a RuntimeError
         raise MessageError(
             f"The image {safe_repr(image)} cannot be read: {error}. Restore the file, or remove it from the message."
         ) from error
 
 
-def image_part(image: str) -> dict[str, Any]:
-    """Give an image as a part of a message's content, in the form of the OpenAI API."""
-    return {"type": "image_url", "image_url": {"url": image_url(image)}}
-
-
 def named_part(image: str) -> dict[str, Any]:
-    """Give an image as a part that names it, unread: what it costs can be counted by it."""
+    """Return an image as a part that names it, unread: what it costs can be counted by it."""
     return {"type": "image_url", "image_url": {"url": image}}
 
 
-class ImageFiles:
-    """The images of messages that are read together. What cannot be read is shown as a placeholder, and noted."""
-
-    def __init__(self) -> None:
-        self._unread: dict[tuple[str, str], str] = {}
-        self._parts: dict[tuple[str, str], dict[str, Any]] = {}
-
-    def of(self, message_id: str) -> PartOf:
-        """What gives the images of a message. Each is read once."""
-        return partial(self._part, message_id)
-
-    def events(self, namespace: tuple[str, ...], conversation_id: str) -> list[ImageUnreadable]:
-        """What is to be told of what could not be read, each image of a message once.
-
-        Args:
-            namespace: Whose messages they are.
-            conversation_id: Which conversation is being read.
-        """
-        where: dict[str, Any] = {"namespace": namespace, "conversation_id": conversation_id}
-        return [
-            ImageUnreadable(**where, message_id=key, image=image, reason=reason)
-            for (key, image), reason in self._unread.items()
-        ]
-
-    def _part(self, message_id: str, image: str) -> dict[str, Any]:
-        which = message_id, image
-        if which not in self._parts:
-            try:
-                self._parts[which] = image_part(image)
-            except MessageError as error:
-                self._unread[which] = str(error)
-                name = image.replace("\\", "/").rpartition("/")[2]
-                self._parts[which] = {"type": "text", "text": f"[The image {safe_repr(name)} cannot be shown.]"}
-        return {**self._parts[which]}
+def part_or_placeholder(image: str) -> dict[str, Any]:
+    """Return an image as `image_part` does; in place of one that cannot be read a text, and a warning in the log."""
+    try:
+        return image_part(image)
+    except MessageError as error:
+        _failures.report(image, "%s A placeholder is shown in its place.", error)
+        name = image.replace("\\", "/").rpartition("/")[2]
+        return {"type": "text", "text": f"[The image {safe_repr(name)} cannot be shown.]"}
 
 
 def standard_image_part(block: Mapping[str, Any]) -> dict[str, Any] | None:

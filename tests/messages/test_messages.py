@@ -40,6 +40,7 @@ from langchain_agentmem.messages.message import (
     encode_body,
     message_time,
 )
+from langchain_agentmem.messages.provider_content import image_part
 from tests.base.test_encoding import shape
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 8
@@ -470,8 +471,8 @@ class TestImages:
         assert [part["image_url"]["url"] for part in parts[1:]] == [url] * 5 + addresses, (
             "M14: addresses pass untouched"
         )
-        assert to_langchain(message, read_images=True).content == parts
-        assert from_langchain(to_langchain(message, read_images=True)) == message
+        assert to_langchain(message, part_of=image_part).content == parts
+        assert from_langchain(to_langchain(message, part_of=image_part)) == message
 
     def test_the_media_type_comes_from_the_first_bytes(self, tmp_path):
         """Original M14: everything unknown was called a PNG."""
