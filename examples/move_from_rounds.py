@@ -48,9 +48,9 @@ def main(folder: Path) -> None:
     (experiences / "handcrafted_exp_files.yaml").write_text(EXPERIENCE, encoding="utf-8")
 
     with AgentMemory(folder / "agent.db") as memory:
-        session = memory.session("sales")
-        session.import_(folder / "session.yaml")
-        session.import_(folder / "session.yaml")  # what is here already stays as it is
+        memory.import_from("taskweaver", folder / "session.yaml")
+        memory.import_from("taskweaver", folder / "session.yaml")  # what is here already stays as it is
+        session = memory.session("conv-20250602-101500-1a2b3c4d")
         print([(each.user_query, each.state, len(each.post_list)) for each in session.rounds])
         first = session.get_role_rounds("Planner")[0].post_list[0]
         print(f"{first.send_from} to {first.send_to}: {first.message} {[a.type.value for a in first.attachment_list]}")

@@ -28,6 +28,7 @@ changes nothing, so a retried step does no harm:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -45,7 +46,7 @@ from langchain_agentmem.base.namespaces import ThreadKey, id_of, path_of
 from langchain_agentmem.conversations import compaction_records, log_entries, message_log, prompt_notes
 from langchain_agentmem.conversations.compaction_records import Compaction
 from langchain_agentmem.conversations.log_entries import brings_memory, edited, entry_of, message_of, new_version
-from langchain_agentmem.conversations.persistence import LogMemory, checked_retention
+from langchain_agentmem.conversations.persistence import LogMemory, checked_retention, read_document, write_document
 from langchain_agentmem.conversations.prompt_notes import PromptNote
 from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 from langchain_agentmem.messages.message import Message, MessageFields, MessageLike, column_role, decode_body
@@ -427,6 +428,54 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         return self._run("compactions", lambda tx: compaction_records.newest(tx, self._at, most))
 
     acompactions = awaited(compactions)
+
+    # -- files -------------------------------------------------------------------------------------------------
+
+    def save_to_file(self, path: str | os.PathLike[str], additional_state: Mapping[str, Any] | None = None) -> None:
+        """Write this conversation, and the session of its id, to a JSON file, whole or not at all.
+
+        Args:
+            path: Where to. A file that is there is replaced.
+            additional_state: What to keep beside it; JSON must be able to hold it. Default: nothing.
+
+        Raises:
+            InvalidInput: The additional state is not JSON, or the file cannot be written.
+        """
+        from langchain_agentmem.conversations.conversation_part import dump  # noqa: PLC0415 - who needs it pays
+
+        entries = self._run("save", lambda tx: dump(tx, self._at), path=path)
+        write_document(path, self.memory_type, entries, additional_state)
+
+    asave_to_file = awaited(save_to_file)
+
+    def load_from_file(self, path: str | os.PathLike[str]) -> dict[str, Any] | None:
+        """Replace what this conversation, and the session of its id, hold by what a file holds.
+
+        Args:
+            path: A file that `save_to_file` wrote. A conversation and a managed one take each other's.
+
+        Returns:
+            The additional state in the file, or None.
+
+        Raises:
+            InvalidInput: The file is missing, damaged or of another kind. This memory is as it was.
+        """
+        from langchain_agentmem.conversations.conversation_part import restore  # noqa: PLC0415 - who needs it pays
+
+        self._database.limits.check_file(path)
+        saved = read_document(path, *self._readable)
+        now = self._now()
+
+        def load(tx: Transaction) -> list[str]:
+            message_log.clear(tx, self._at, keep_description=False)
+            return restore(tx, self._at, saved.entries, **now, following=False)
+
+        keys = self._database.write(f"{self._part}.load", load, self._given_to({"path": str(path)}))
+        self._description = self._own_description = None  # the file's counts now
+        self._announce_added(message_log.Appended(list(dict.fromkeys(keys)), []))
+        return saved.additional_state
+
+    aload_from_file = awaited(load_from_file, writes=True)
 
     def __len__(self) -> int:
         return self._count()

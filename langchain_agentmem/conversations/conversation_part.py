@@ -185,13 +185,7 @@ def record_of(row: Row, call: int, *, edit: bool) -> dict[str, Any]:
 
 
 def restore(
-    tx: Transaction,
-    at: ThreadKey,
-    records: Sequence[Mapping[str, Any]],
-    *,
-    now: int,
-    into: Any = message_log,
-    following: bool = False,
+    tx: Transaction, at: ThreadKey, records: Sequence[Mapping[str, Any]], *, now: int, following: bool = False
 ) -> list[str]:
     """Write records into a conversation, and keep what is there.
 
@@ -203,7 +197,6 @@ def restore(
         at: The conversation; it is created when it does not exist.
         records: The records, as `dump` returned them.
         now: The time of writing, in microseconds since 1970.
-        into: The log: `message_log` or a `ThreadLog`.
         following: Whether entries follow the thread here too, which comes with them. Default: False.
 
     Returns:
@@ -226,15 +219,15 @@ def restore(
             for entry in entries:
                 versions = here.get(entry.key)
                 if versions is None or (entry.body not in versions and _is_behind(versions, entry.key, given)):
-                    into.update(tx, at, entry.key, lambda _, new=entry: new, now=written_at)
+                    message_log.update(tx, at, entry.key, lambda _, new=entry: new, now=written_at)
                     written.append(entry.key)
             continue
         for entry in entries:
-            bodies = [bytes(row.body) for row in into.history(tx, at, entry.key)]
+            bodies = [bytes(row.body) for row in message_log.history(tx, at, entry.key)]
             if entry.body in bodies:
                 here[entry.key] = bodies
         new = [entry for entry in entries if entry.key not in here]
-        written += into.append(tx, at, new, now=written_at or now).keys
+        written += message_log.append(tx, at, new, now=written_at or now).keys
     return written
 
 

@@ -1,4 +1,4 @@
-"""What conversations and sessions share: steps, events, and files.
+"""What conversations and sessions share: steps and events; and the files of conversations and of facts.
 
 A file holds one memory whole: ids, times, rounds, attachments and earlier versions, and whatever state the
 caller wants to keep beside it.
@@ -21,7 +21,7 @@ from langchain_agentmem.base.namespaces import Namespace, ThreadKey, namespace_o
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.storage import Operation, Transaction
+from langchain_agentmem.storage import Operation
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.tracing import Thunk, given_only
 
@@ -91,69 +91,23 @@ class EventSource:
 
 
 class LogMemory(EventSource):
-    """A memory that goes to a file and comes back.
+    """A view of a log.
 
     Attributes:
         memory_type: What `AgentMemory.create` and its files call it.
     """
 
     memory_type: str
-    _readable: tuple[str, ...]  # the types of memories whose files it takes
     _part: str
     _id_name = "conversation_id"  # what traces call the id
     _at: ThreadKey
     _log: ModuleType | ThreadLog = message_log  # both have the same functions
-    _description: message_log.LogEntry | None = None
-    _own_description: message_log.LogEntry | None = None
     _retention: Retention | None = None
 
     @property
     def namespace(self) -> Namespace:
         """Whose memory it is."""
         return namespace_of(self._at.path)
-
-    def save_to_file(self, path: str | os.PathLike[str], additional_state: Mapping[str, Any] | None = None) -> None:
-        """Write this memory to a JSON file, whole or not at all.
-
-        Args:
-            path: Where to. A file that is there is replaced.
-            additional_state: What to keep beside it; JSON must be able to hold it. Default: nothing.
-
-        Raises:
-            InvalidInput: The additional state is not JSON, or the file cannot be written.
-        """
-        write_document(path, self.memory_type, self._run("save", self._dump, path=path), additional_state)
-
-    asave_to_file = awaited(save_to_file)
-
-    def load_from_file(self, path: str | os.PathLike[str]) -> dict[str, Any] | None:
-        """Take the place of what this memory holds with what a file holds.
-
-        Args:
-            path: A file that `save_to_file` wrote. A conversation and a managed one take each other's.
-
-        Returns:
-            The additional state in the file, or None.
-
-        Raises:
-            InvalidInput: The file is missing, damaged or of another kind. This memory is as it was.
-        """
-        self._database.limits.check_file(path)
-        saved = read_document(path, *self._readable)
-        now = self._now()
-
-        def load(tx: Transaction) -> list[str]:
-            from langchain_agentmem.conversations.conversation_part import restore  # noqa: PLC0415 - who needs it pays
-
-            self._log.clear(tx, self._at, keep_description=False)
-            return restore(tx, self._at, saved.entries, **now, into=self._log, following=False)
-
-        keys = self._database.write(f"{self._part}.load", load, self._given_to({"path": str(path)}))
-        self._description = self._own_description = None  # the file's counts now
-        self._announce_added(message_log.Appended(list(dict.fromkeys(keys)), []))
-        return saved.additional_state
-
-    aload_from_file = awaited(load_from_file, writes=True)
 
     # -- what the views of a log share -------------------------------------------------------------------------
 
@@ -180,11 +134,6 @@ class LogMemory(EventSource):
         for kind, keys in ((MessagesStored, added.keys), (MessagesRemoved, added.dropped)):
             if keys:
                 self._announce(kind, message_ids=tuple(keys))
-
-    def _dump(self, tx: Transaction) -> list[dict[str, Any]]:
-        from langchain_agentmem.conversations.conversation_part import dump  # noqa: PLC0415 - who needs it pays
-
-        return dump(tx, self._at)
 
 
 def checked_retention(retention: Any) -> Retention | None:

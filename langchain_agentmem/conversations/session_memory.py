@@ -29,13 +29,11 @@ Both views at once:
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from operator import attrgetter
-from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self
 from uuid import UUID
 
@@ -43,14 +41,13 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import Field, Strict, model_validator
 
 from langchain_agentmem.base import encoding
-from langchain_agentmem.base.argument_checks import MemoryLimits, Options, check_flag
+from langchain_agentmem.base.argument_checks import Options, check_flag
 from langchain_agentmem.base.concurrency import awaited, in_worker
 from langchain_agentmem.base.encoding import read_plain, write_plain
-from langchain_agentmem.base.files import whole_file
 from langchain_agentmem.base.namespaces import ThreadKey, ThreadLike, id_of, path_of
 from langchain_agentmem.conversations import log_entries, message_log
 from langchain_agentmem.conversations.compaction_records import CompactionRecord, headers, load
-from langchain_agentmem.conversations.conversation_part import TEXTS, record_of
+from langchain_agentmem.conversations.conversation_part import TEXTS
 from langchain_agentmem.conversations.log_entries import assembled, post_entry, role_rounds, round_entry
 from langchain_agentmem.conversations.message_log import Appended, LogEntry, says_the_same
 from langchain_agentmem.conversations.persistence import LogMemory, checked_retention
@@ -178,23 +175,12 @@ class ThreadLog:
         found = _named(tx, self._view(tx), [key])
         return _stored(found[key]) if key in found else None
 
-    def history(self, tx: Transaction, at: ThreadKey, key: str) -> list[LogEntry]:
-        """The newest version of one entry: those before it are what earlier checkpoints show."""
-        found = self.get(tx, at, key)
-        return [] if found is None else [found]
-
     def rounds(self, tx: Transaction, at: ThreadKey) -> tuple[list[LogEntry], list[LogEntry]]:
         """The rounds and all messages, each in the order in which they came."""
         del at
         view = self._view(tx)
         begun, said = (map(_stored, memory_rows.current(tx, view, kind)) for kind in (ROUND_KIND, POST_KIND))
         return sorted(begun, key=_SLOT), sorted(said, key=_SLOT)
-
-    def dump(self, tx: Transaction) -> list[dict[str, Any]]:
-        """Everything as records, as `conversation_part.dump` gives them; of each entry the newest version."""
-        begun, said = self.rounds(tx, ThreadKey(self._point.path, self._point.name))
-        rows = sorted((*begun, *said), key=_SLOT)
-        return [record_of(each._asdict(), each.slot, edit=False) for each in rows]
 
     def _view(self, tx: Transaction) -> View:
         return self._point.view(tx, self._database.now())
@@ -465,7 +451,6 @@ class SessionMemory(LogMemory):
     """
 
     memory_type = "session"
-    _readable = (memory_type,)
     _part = "session"
 
     def __init__(
@@ -675,67 +660,7 @@ class SessionMemory(LogMemory):
 
     amessages_for = awaited(messages_for)
 
-    # -- files -------------------------------------------------------------------------------------------------
-
-    def export(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Write the session as YAML, which holds texts and attachments.
-
-        What else a plain message has, such as images and tool calls, `save_to_file` keeps.
-
-        Args:
-            path: A file to write as well. Default: none.
-
-        Returns:
-            The YAML text.
-
-        Raises:
-            InvalidInput: The file cannot be written.
-        """
-        text = self.to_conversation().to_yaml()
-        if path is not None:
-            with whole_file(path) as file:
-                file.write(text)
-        return text
-
-    aexport = awaited(export)
-
-    def import_(self, source: str | os.PathLike[str] | Conversation) -> Conversation:
-        """Add the rounds of a YAML text, a YAML file or a conversation to this session.
-
-        Ids are kept; what is here already under the same id and content stays as it is.
-
-        Args:
-            source: YAML text, the path of a file, or a `Conversation`. A text of one line that ends with ".yaml",
-                ".yml" or ".json", or that is the path of a file, is a path.
-
-        Returns:
-            The conversation that was read.
-
-        Raises:
-            InvalidInput: The source is no conversation.
-            MessageError: An id is taken by other content. Nothing was added.
-        """
-        given, now = _conversation(source, self._database.limits), self._database.now()
-        entries = [
-            (each, [round_entry(each, now), *(post_entry(post, each.id, now) for post in each.post_list)])
-            for each in given.rounds
-        ]
-
-        def add(tx: Transaction) -> message_log.Appended:
-            # A round made of plain messages is here already, though in another form.
-            here = {each.id: each for each in assembled(*self._log.rounds(tx, self._at))}
-            fresh = [entry for each, own in entries if here.get(each.id) != each for entry in own]
-            return self._append(fresh)(tx)
-
-        self._announce_added(self._run("import", add, write=True, rounds=len(given.rounds)))
-        return given
-
-    aimport_ = awaited(import_, writes=True)
-
     # -- plumbing ----------------------------------------------------------------------------------------------
-
-    def _dump(self, tx: Transaction) -> list[dict[str, Any]]:
-        return self._log.dump(tx) if isinstance(self._log, ThreadLog) else super()._dump(tx)
 
     def _read(self, **asked: Any) -> tuple[list[message_log.LogEntry], list[message_log.LogEntry]]:
         if "role" in asked:
@@ -768,9 +693,6 @@ class SessionMemory(LogMemory):
         self._run(verb, change, write=True, round_id=round_id)
 
 
-_FILES = (".yaml", ".yml", ".json")
-
-
 def _post(
     post: Post | None,
     send_from: str | None,
@@ -785,29 +707,6 @@ def _post(
     if not isinstance(send_from, str) or not isinstance(send_to, str) or not send_from or not send_to:
         raise MessageError("A post needs a sender and a recipient: give post=, or send_from= and send_to=.")
     return Post.create(message, send_from, send_to, () if attachments is None else attachments)
-
-
-def _conversation(source: str | os.PathLike[str] | Conversation, limits: MemoryLimits) -> Conversation:
-    if isinstance(source, Conversation):
-        return source
-    if isinstance(source, os.PathLike) or (isinstance(source, str) and _is_path(source)):
-        limits.check_file(source)
-        try:
-            source = Path(source).read_text(encoding="utf-8")
-        except (OSError, ValueError) as error:
-            raise InvalidInput(f"{safe_repr(os.fspath(source))} cannot be read: {error}.") from error
-    if not isinstance(source, str):
-        raise InvalidInput(
-            f"A session is imported from YAML text, a path or a Conversation, not {type(source).__name__}."
-        )
-    return Conversation.from_yaml(source)
-
-
-def _is_path(text: str) -> bool:
-    try:
-        return "\n" not in text and (text.lower().endswith(_FILES) or Path(text).is_file())
-    except (OSError, ValueError):  # no path can be so long, or have such a character
-        return False
 
 
 def _check_role(given: Any) -> None:

@@ -157,7 +157,6 @@ class TestWhatIsImported:
         refused("import_bytes", lambda: memory.import_from("mem0", path))
         refused("import_bytes", lambda: memory.import_from("opus", path))
         refused("import_bytes", lambda: memory.conversation("c").load_from_file(path))
-        refused("import_bytes", lambda: memory.session("s").import_(path))
 
 
 @pytest.mark.sqlite_suffices

@@ -11,9 +11,9 @@ import pytest
 from langchain_agentmem import AgentMemory, InvalidInput
 from langchain_agentmem.compaction.role_compactor import CompactedMessage, CompactorConfig, ContextCompactor
 from langchain_agentmem.conversations import session_memory
-from langchain_agentmem.conversations.log_entries import temporal
+from langchain_agentmem.conversations.log_entries import post_entry, round_entry, temporal
 from langchain_agentmem.language_models.model_calls import compaction_key
-from langchain_agentmem.messages.role_rounds import Attachment, Conversation, Post, Round
+from langchain_agentmem.messages.role_rounds import Attachment, Post, Round
 from langchain_agentmem.storage import background, query
 from tests.support.models import LIMIT, ScriptedModel
 
@@ -59,7 +59,9 @@ def converse(session, *numbers, role="Planner"):
     for n in numbers:
         question = Post.create(f"question{n:03}x of the user", "User", role)
         answer = Post.create(f"answer{n:03}x of the planner", role, "User")
-        session.import_(Conversation.create([Round.create(f"query{n:03}x", None, "finished", [question, answer])]))
+        begun, now = Round.create(f"query{n:03}x", state="finished"), session._database.now()
+        posts = [post_entry(each, begun.id, now) for each in (question, answer)]
+        session._run(None, session._append([round_entry(begun, now), *posts]), write=True)
         session._database.background.wake(compaction_key(session._at, session_memory.ROLE_LANE))
 
 

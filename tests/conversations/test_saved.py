@@ -56,13 +56,12 @@ class TestFiles:
         fill(memory)
         before, path = everything(memory), tmp_path / "memory.json"
         state = {"step": 3, "nested": {"a": [1, None, "\ud800"]}}
-        for open_ in (memory.conversation, memory.session):
-            await do(open_("chat"), "save_to_file", path, state)
-            other = open_("other", **({"description": "To be replaced."} if open_ == memory.conversation else {}))
-            memory.conversation("other").add(role="user", content="to be replaced")
-            assert await do(other, "load_from_file", str(path)) == state
-            assert everything(memory, "other") == before
-            assert memory.admin.verify().ok
+        await do(memory.conversation("chat"), "save_to_file", path, state)
+        other = memory.conversation("other", description="To be replaced.")
+        other.add(role="user", content="to be replaced")
+        assert await do(other, "load_from_file", str(path)) == state
+        assert everything(memory, "other") == before
+        assert memory.admin.verify().ok
         await do(memory.conversation("other"), "reset_memory")
         assert memory.conversation("other").retrieve_all() == [{"role": "system", "content": "Be kind."}]
 
@@ -87,9 +86,8 @@ class TestFiles:
         await do(managed, "save_to_file", path)
         await do(memory.conversation("plain"), "load_from_file", path)
         assert everything(memory, "plain") == before
-        for other in (memory.session("session"), memory.facts("facts")):
-            with pytest.raises(InvalidInput, match="'managed_conversation' memory, not"):
-                other.load_from_file(path)
+        with pytest.raises(InvalidInput, match="'managed_conversation' memory, not"):
+            memory.facts("facts").load_from_file(path)
 
     async def test_a_state_that_json_cannot_hold_is_refused(self, memory, do, tmp_path: Path):
         path = tmp_path / "memory.json"

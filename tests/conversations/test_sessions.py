@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_agentmem import (
     AgentMemory,
     Attachment,
     AttachmentType,
-    Conversation,
     InvalidInput,
     MessageError,
     Post,
@@ -306,47 +304,20 @@ class TestFiles:
             session.finish_round(each.id)
         return session
 
-    async def test_yaml_brings_everything_back_under_the_same_ids(self, memory, talk, do, tmp_path: Path):
-        path = tmp_path / "session.yaml"
-        text = await do(talk, "export", path)
-        assert path.read_text(encoding="utf-8") == text
-        assert yaml.safe_load(text)["id"] == "task"
-        before = talk.to_conversation()
-        for number, source in enumerate((text, path, before)):
-            other = memory.session(f"other{number}")
-            assert await do(other, "import_", source) == before
-            assert (await do(other, "to_conversation")).rounds == before.rounds
+    def test_yaml_brings_everything_back_under_the_same_ids(self, memory, talk, tmp_path: Path):
+        path, before = tmp_path / "session.yaml", talk.to_conversation()
+        path.write_text(before.to_yaml(), encoding="utf-8")
+        memory.import_from("taskweaver", path, namespace=("other",))
+        assert memory.session("task", namespace=("other",)).to_conversation() == before
 
-    async def test_a_contradiction_adds_nothing_at_all(self, talk, do):
-        before = talk.to_conversation()
-        post = before.rounds[0].post_list[0]
-        for given in (
-            Conversation.create([Round.create("new"), Round.create("other", id=before.rounds[0].id)]),
-            Conversation.create([Round.create("new").with_post(Post.create("y", "a", "b", id=post.id))]),
-            Conversation.create([Round.create("a", post_list=[post]), Round.create("b", post_list=[post])]),
-        ):
-            with pytest.raises(MessageError, match="other content"):
-                await do(talk, "import_", given)
-            assert talk.to_conversation() == before
-
-    async def test_a_dump_of_the_original_is_read(self, session, do):
-        assert (await do(session, "import_", LEGACY)).enabled
-        first, second = await do(session, "rounds")
+    def test_a_dump_of_the_original_is_read(self, memory, tmp_path: Path):
+        path = tmp_path / "old.yaml"
+        path.write_text(LEGACY, encoding="utf-8")
+        memory.import_from("taskweaver", path)
+        [listed] = memory.conversations()
+        first, second = memory.session(listed.conversation_id).rounds
         assert (first.id, first.state, second.state) == ("round-old", "finished", "created")
         assert [(post.id, post.message) for post in first.post_list] == [("post-1", "count the rows"), ("post-2", "")]
         attached = [(each.type.value, each.content) for each in first.post_list[1].attachment_list]
         assert attached == [("current_plan_step", "2. count"), ("artifact_paths", "a.csv\nb.csv"), ("text", "kept")]
-        assert second.id.startswith("round-")
-
-    async def test_what_is_no_session_is_refused(self, session, do, tmp_path: Path):
-        (tmp_path / "image.png").write_bytes(b"\x89PNG\xff")
-        for source in (
-            None, 5, [], {}, "", "text", "a: [", "- 1", "rounds: 5", "rounds: [{}]",
-            "rounds: [{user_query: q, state: x}]", "missing.yaml",
-            "!!python/object/apply:os.system [ls]", tmp_path / "missing.yaml", tmp_path / "image.png", tmp_path,
-        ):  # fmt: skip
-            with pytest.raises(InvalidInput):
-                await do(session, "import_", source)
-        assert session.rounds == []
-        with pytest.raises(InvalidInput, match="cannot be written"):
-            await do(session, "export", tmp_path / "missing" / "session.yaml")
+        assert second.user_query == "and then?"

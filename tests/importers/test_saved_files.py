@@ -16,13 +16,13 @@ pytestmark = pytest.mark.sqlite_suffices
 
 
 class TestTaskWeaver:
-    def test_a_session_is_what_its_yaml_says_and_our_own_export_comes_back(self, memory, tmp_path):
+    def test_a_session_is_what_its_yaml_says_and_our_own_yaml_comes_back(self, memory, tmp_path):
         memory.import_from("taskweaver", taskweaver(tmp_path) / "session.yaml")
         session = memory.session(SESSION["id"])
         assert session.to_conversation().rounds == Conversation.from_dict(SESSION).rounds
         [listed] = memory.conversations()
         assert listed.last_at == datetime(2024, 9, 9, 6, 0, 46, tzinfo=UTC)  # which its ids tell
-        session.export(tmp_path / "mine.yaml")
+        (tmp_path / "mine.yaml").write_text(session.to_conversation().to_yaml(), encoding="utf-8")
         memory.import_from("taskweaver", tmp_path / "mine.yaml", namespace=("other",))
         assert memory.session(SESSION["id"], ("other",)).rounds == session.rounds
 

@@ -95,7 +95,6 @@ class TestWhatMakesNoSense:
             lambda: session.add_post(only.id, send_from="a", send_to="b"),
             lambda: session.finish_round(only.id),
             session.reset_memory,
-            lambda: session.import_(session.export()),
         ):
             with pytest.raises(InvalidInput, match="only be read"):
                 write()
