@@ -18,17 +18,15 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
 from langchain_agentmem.base.argument_checks import Options
 from langchain_agentmem.base.data_tables import read_yaml
-from langchain_agentmem.base.encoding import from_plain, to_plain
-from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
+from langchain_agentmem.errors import InvalidInput, safe_repr
 
 __all__ = [
     "Attachment",
@@ -141,25 +139,16 @@ def fields_of(cls: type, data: Any, *required: str) -> dict[str, Any]:
 
 
 def json_copy(value: Any) -> Any:
-    """Copy a value as JSON would have it: a tuple becomes a list, and a value of this module its dictionary."""
+    """Copy a value as JSON would have it: a tuple becomes a list, and an attachment's type its name."""
     try:
-        return json.loads(json.dumps(value, allow_nan=False, default=_as_json), object_pairs_hook=_object)
+        return json.loads(json.dumps(value, allow_nan=False, default=_name_of_type))
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"Attachment: 'extra' must be JSON-able: {error}") from error
+        raise InvalidInput(f"This must be JSON-able: {error}") from error
 
 
-def _object(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(items)
-    if len(made) < len(items):
-        raise ValueError("JSON has only text as keys, so two keys of one dictionary are the same")
-    return made
-
-
-def _as_json(value: Any) -> Any:
-    if isinstance(value, Portable):
-        return value.to_dict()
-    if isinstance(value, Enum | Mapping):
-        return value.value if isinstance(value, Enum) else dict(value)
+def _name_of_type(value: Any) -> str:
+    if isinstance(value, AttachmentType):
+        return value.value
     raise TypeError(f"{type(value).__name__} {safe_repr(value, 60)} is not")
 
 
@@ -168,7 +157,8 @@ class PortableModel(Options, Portable):
 
     def to_dict(self) -> dict[str, Any]:
         """Give a dictionary made of JSON's own types, its keys in the order of the fields."""
-        return {name: json_copy(value) for name, value in self}
+        data: dict[str, Any] = json_copy(self.model_dump())
+        return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -442,50 +432,25 @@ class Conversation(Identified):
         return {post.send_from for post in posts} | {post.send_to for post in posts}
 
 
-NEXT_ACTIONS = ("call_tool", "invoke_agent", "final_response")
-
-
-@dataclass(frozen=True, slots=True)
-class MessageContent(Portable):
+class MessageContent(PortableModel):
     """The thought and the next action of an agent. New code passes a plain dictionary as content instead.
 
     Attributes:
         thought: Its reasoning. Default None.
         next_action: "call_tool", "invoke_agent" or "final_response". Default None.
-        action_input: The input of the action. Default None.
+        action_input: The input of the action, JSON-able. Default None.
 
     Raises:
-        MessageError: A field has a wrong type, or the action is unknown.
+        InvalidInput: A field has a wrong type, or the action is unknown.
     """
 
     thought: str | None = None
-    next_action: str | None = None
-    action_input: dict[str, Any] | None = None
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.thought, str | None) or not isinstance(self.action_input, dict | None):
-            raise MessageError("A thought is text or None, and action_input a dictionary or None.")
-        if self.next_action not in (None, *NEXT_ACTIONS):
-            raise MessageError(f"next_action must be one of {NEXT_ACTIONS}, not {safe_repr(self.next_action)}.")
+    next_action: Literal["call_tool", "invoke_agent", "final_response"] | None = None
+    action_input: Annotated[dict[str, Any], AfterValidator(json_copy)] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields that are set; what JSON has no word for is tagged.
-
-        Raises:
-            InvalidInput: The input of the action holds an object that cannot be kept as JSON.
-        """
-        given = {each.name: to_plain(getattr(self, each.name)) for each in fields(self)}
-        return {name: value for name, value in given.items() if value is not None}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Build the content from what `to_dict` returned. Other keys are ignored.
-
-        Raises:
-            InvalidInput: It is no dictionary, a field has a wrong type, or the action is unknown.
-        """
-        given = fields_of(cls, data)
-        return cls(given.get("thought"), given.get("next_action"), from_plain(given.get("action_input")))
+        """Return the fields that are set."""
+        return {name: value for name, value in super().to_dict().items() if value is not None}
 
 
 class Retention(Options):

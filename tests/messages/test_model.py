@@ -97,8 +97,8 @@ class TestOldDumps:
             (Attachment, {"content": ""}, "'type' is missing"),
             (SharedMemoryEntry, {"type": "a", "scope": "b", "content": ""}, "'round' or 'conversation'"),
             (MessageContent, {"next_action": "sleep"}, "'sleep'"),
-            (MessageContent, {"thought": 5}, "A thought is text"),
-            (MessageContent, {"action_input": []}, "action_input a dictionary"),
+            (MessageContent, {"thought": 5}, "thought must be a valid string"),
+            (MessageContent, {"action_input": []}, "action_input must be a valid dictionary"),
         ):
             with pytest.raises(InvalidInput, match=re.escape(said)):
                 pytest.fail(f"{kind.from_dict(data)} of {data}")
@@ -134,8 +134,6 @@ class TestValues:
     def test_what_json_cannot_hold_is_no_extra(self):
         with pytest.raises(InvalidInput, match="JSON-able"):
             Attachment.create("plan", "p", extra={"a": [object()]})
-        with pytest.raises(InvalidInput, match="two keys"):
-            Attachment.create("plan", "p", extra={"a": {1: "x", "1": "y"}})
         with pytest.raises(InvalidInput, match="belongs in"):
             Attachment.create("plan", "p", extra=SharedMemoryEntry.create("a", "round", "b"))
         assert Attachment.create("plan", "p", extra=(1, 2)).extra == [1, 2]
@@ -149,7 +147,7 @@ class TestValues:
 
     @pytest.mark.parametrize("action", [None, "call_tool", "invoke_agent", "final_response"])
     def test_message_content_survives_its_dictionary(self, action):
-        content = MessageContent("hm", next_action=action, action_input={"a": (1,)})
+        content = MessageContent(thought="hm", next_action=action, action_input={"a": (1,)})
         assert MessageContent.from_dict(content.to_dict()) == MessageContent.from_json(content.to_json()) == content
         assert MessageContent().to_dict() == {}
         assert MessageContent.from_dict({"other": 1}) == MessageContent()
