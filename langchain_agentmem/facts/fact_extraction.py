@@ -1,7 +1,7 @@
 """Facts are extracted from messages that wait: the question to the model, how its answer is read, and what is kept.
 
-The model is shown some messages, numbered, as data. Its answer is structured output where the model supports that, else
-JSON in whatever it wrote. Anything that is no fact is noted as a problem, and the rest of the answer counts.
+The model is shown some messages, numbered, as data, and answers with JSON. Anything that is no fact is noted as a
+problem, and the rest of the answer counts.
 
 One transaction keeps the facts of a batch and ends the waiting of its messages. So neither an interruption nor another
 process at work on the same messages does harm: what was kept waits no more, and what waits was not kept.
@@ -16,17 +16,18 @@ about as well. If that is answered, it counts as nonsense about the first.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import timedelta
 from functools import partial
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
-from langchain_agentmem.base.clock import EARLIEST, micros, moment
+from langchain_agentmem.base.clock import EARLIEST, micros, moment, time_written
 from langchain_agentmem.base.events import FirstFailures
 from langchain_agentmem.base.fencing import fenced, harmless
 from langchain_agentmem.base.redaction import redact
@@ -36,6 +37,7 @@ from langchain_agentmem.facts.fact import ExtractionFailure, FactsConfig, data_f
 from langchain_agentmem.facts.fact_store import FactChanges, FactsGround, FactStatement, FactView
 from langchain_agentmem.language_models.lenient_json import is_cut_off, read_json, read_row, strip_reasoning
 from langchain_agentmem.language_models.model_calls import Writer, ask
+from langchain_agentmem.language_models.tool_factory import passage
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import DUE, FAILURE, FOREVER, TEXT, RowDraft
@@ -44,17 +46,6 @@ from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.background import backoff
 from langchain_agentmem.tracing import brief
 
-_NAMES = {
-    "subject": ("subject", "s", "source", "head", "entity"),
-    "predicate": ("predicate", "relation", "p", "rel", "relationship"),
-    "object": ("object", "obj", "o", "target", "tail", "value"),
-    "message": ("message", "message_number", "index", "source_message"),
-    "start": ("valid_from", "from", "since", "start"),
-    "end": ("valid_to", "to", "until", "end"),
-    "sure": ("confidence", "score"),
-    "facts": ("facts", "triplets", "triples", "relations", "relationships", "knowledge"),
-}
-"""What models call the parts of an answer."""
 _TRIPLE = ("subject", "predicate", "object")
 BATCH_MESSAGES, BATCH_CHARS = 8, 12_000
 """Most messages that one call of a model is shown, and most characters of them: a longer one is shown alone, and
@@ -103,29 +94,23 @@ class Due(NamedTuple):
 
 
 class ExtractionAnswer(NamedTuple):
-    """What a model answered.
+    """The answer of a model.
 
     Attributes:
         facts: The facts in it, each with the place of its message among those that the model was shown.
-        problems: What of it cannot be used, in sentences.
+        error: Why it cannot be used, or which of its facts cannot; "" if all of it can.
         unplaced: Whether some facts do not say which message they come from.
         readable: Whether it is an answer at all.
-        text: What the model said.
-        silent: Whether it gave no answer.
+        text: The text of the answer.
+        silent: Whether the model gave none.
     """
 
     facts: tuple[tuple[int, FactStatement], ...] = ()
-    problems: tuple[str, ...] = ()
+    error: str = ""
     unplaced: bool = False
     readable: bool = True
     text: str = ""
     silent: bool = False
-
-    @property
-    def error(self) -> str:
-        """What went wrong; "" if nothing did."""
-        unusable = not self.readable and not self.silent
-        return " ".join(["The answer cannot be used:", *self.problems] if unusable else self.problems)
 
 
 # -- the question, and its answer --------------------------------------------------------------------------------------
@@ -147,7 +132,7 @@ def question(some: Sequence[Due], settings: FactsConfig, single: Sequence[str]) 
     shown = [
         fenced(
             "message",
-            _clipped(harmless(due.message.text), BATCH_CHARS),
+            passage(harmless(due.message.text), most=BATCH_CHARS),
             number=number,
             speaker=harmless(due.message.name or due.message.role),
             time=f"{moment(due.said_at):%A, %Y-%m-%d %H:%M} UTC",
@@ -157,64 +142,31 @@ def question(some: Sequence[Due], settings: FactsConfig, single: Sequence[str]) 
     return [SystemMessage("\n\n".join(told)), HumanMessage("\n\n".join(shown))]
 
 
-def structured(model: Any) -> Any | None:
-    """The model so that its answer has the form of `extraction_prompt.yaml`; None if it knows no such thing."""
-    bind = getattr(model, "with_structured_output", None)
-    if bind is None:
-        return None
-    try:
-        return bind(data_file("extraction_prompt.yaml")["schema"], include_raw=True)
-    except (NotImplementedError, AttributeError, TypeError, ValueError, ImportError):
-        return None
-
-
-def reply_of(reply: Any) -> Any:
-    """What of a model's reply its answer is read from: an object, a list of them, or text."""
-    if isinstance(reply, Mapping) and "raw" in reply and "parsed" in reply:
-        raw, parsed = reply["raw"], reply["parsed"]
-        # Of several calls only the first is parsed, and a parser may have taken what stands in the reasoning.
-        is_whole = isinstance(raw, AIMessage) and (raw.tool_calls or raw.text.strip())
-        reply = raw if parsed is None or is_whole else parsed
-    if isinstance(reply, AIMessage) and reply.tool_calls:
-        return [call["args"] for call in reply.tool_calls]
-    if isinstance(reply, AIMessage) and reply.invalid_tool_calls:
-        return reply.invalid_tool_calls[0]["args"] or ""
-    if isinstance(reply, BaseMessage):
-        blocks = reply.content if isinstance(reply.content, list) else []
-        refusals = [reply.additional_kwargs.get("refusal")]
-        refusals += [block.get("refusal") for block in blocks if isinstance(block, Mapping)]
-        return str(next(filter(None, refusals), reply.text))
-    if isinstance(reply, Mapping | list | str) or hasattr(reply, "model_dump"):
-        return reply
-    content = getattr(reply, "content", reply)
-    return "" if content is None else str(content)
-
-
-def read(reply: Any, some: Sequence[Due]) -> ExtractionAnswer:
-    """What a model answered.
+def read(reply: str, some: Sequence[Due]) -> ExtractionAnswer:
+    """Read the facts in a model's answer.
 
     Args:
-        reply: What `reply_of` gave.
+        reply: The text of the answer.
         some: The messages that it was shown.
     """
-    reply = strip_reasoning(reply) if isinstance(reply, str) else reply
-    items = _parts(reply)
-    is_cut = isinstance(reply, str) and is_cut_off(reply)
-    if items is None:
-        return ExtractionAnswer(problems=("It is cut off." if is_cut else _unlike(reply),), readable=False)
+    answer = strip_reasoning(reply)
+    items, is_cut = _items(answer), is_cut_off(answer)
     problems = ["It is cut off."] if is_cut else []
-    if is_cut and len(some) > 1:  # nobody knows what else it would have said of which of them
-        return ExtractionAnswer(problems=tuple(problems), readable=False)
-    if is_cut and not reply.rstrip("` \n").endswith(("}", "]")):
+    if items is None or (is_cut and len(some) > 1):  # nobody knows what else it would have said of which of them
+        problems = problems or ["It is empty." if not answer.strip() else "It holds no JSON object with facts."]
+        items = []
+    elif is_cut and not answer.rstrip("` \n").endswith(("}", "]")):
         items = items[:-1]
     facts: list[tuple[int, FactStatement]] = []
     for number, item in enumerate(items, 1):
         try:
             facts.append(_fact(item, some))
-        except (InvalidInput, ValueError) as error:
-            problems.append(f"Fact {number}: {error}")
+        except (InvalidInput, ValueError) as fault:
+            problems.append(f"Fact {number}: {fault}")
     placed = tuple((place, fact) for place, fact in facts if place >= 0)
-    return ExtractionAnswer(placed, tuple(problems), len(placed) < len(facts), not problems or bool(placed))
+    readable = not problems or bool(placed)
+    error = " ".join(problems if readable else ["The answer cannot be used:", *problems])
+    return ExtractionAnswer(placed, error, len(placed) < len(facts), readable, reply)
 
 
 def times_in(start: Any, end: Any, now: int) -> tuple[int | None, int | None]:
@@ -245,108 +197,49 @@ def time_in(value: Any, now: int, *, last: bool = False) -> int | None:
         now: The time that words such as "yesterday" are meant from.
         last: Whether, of a day, a month or a year, its end is meant.
     """
-    if isinstance(value, bool) or not isinstance(value, str | int) or not (text := str(value).strip()):
-        return None
-    with contextlib.suppress(ValueError, OverflowError):  # it is in words, then
-        if not text.isdigit() or len(text) == len("20240101"):
-            at = datetime.fromisoformat(text)
-            if not (last and len(text) <= len("2024-01-01")):  # a whole day
-                return micros(at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC))
-            text = f"{at:%Y-%m-%d}"
+    text = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    is_day = len(text) <= len("2024-01-01")
+    with contextlib.suppress(InvalidInput, OverflowError):  # it is in words, then
+        return micros(time_written(text) + timedelta(days=1 if last and is_day else 0))
     found = spans(text, now)
     return None if not found else found[0].end if last else found[0].start
 
 
-def _clipped(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[:most]} […]"
-
-
-def _parts(reply: Any) -> list[Any] | None:
-    """The facts in an answer; None if it is none.
-
-    One fact, a list of facts and a list of answers are answers, too.
-    """
-    if hasattr(reply, "model_dump"):
-        reply = reply.model_dump()
-    if isinstance(reply, str):
-        reply = _parsed(reply)
-    facts: list[Any] = []
-    for part in reply if isinstance(reply, list) else [reply]:
-        if isinstance(part, Mapping) and isinstance(_first(part, "facts"), list):
-            facts += _first(part, "facts")
-        elif isinstance(reply, list) or _is_fact(part):
-            facts.append(part)
-        else:
-            return None
-    return facts
-
-
-def _unlike(reply: Any) -> str:
-    """What a reply is that holds no facts."""
-    if isinstance(reply, str) and not reply.strip():
-        return "It is empty."
-    if isinstance(reply, str) and not {"{", "["} & set(reply):
-        return "It is prose, and no JSON object."
-    return "It is neither an object with facts nor a list of them."
-
-
-def _parsed(text: str) -> Any:
-    """What a model meant by a text."""
-    reply = read_json(text)
-    if isinstance(reply, Mapping) and isinstance(_first(reply, "facts"), list):
-        return reply
-    listed = read_json(text, wanted=list)
-    if not _is_fact(reply):
-        return reply if listed is None else listed
-    return max([reply], listed or [], read_row(text), key=len)
-
-
-def _is_fact(item: Any) -> bool:
-    return isinstance(item, Mapping) and all(any(name in item for name in _NAMES[part]) for part in _TRIPLE[:2])
+def _items(answer: str) -> list[Any] | None:
+    """Return the facts in an answer: those of its object "facts", its list, or its objects; None if it has no JSON."""
+    objects = read_row(answer)
+    listed = next((each["facts"] for each in objects if isinstance(each.get("facts"), list)), None)
+    if listed is None:
+        listed = read_json(answer, wanted=list)
+    return listed if listed is not None else objects or None
 
 
 def _fact(item: Any, some: Sequence[Due]) -> tuple[int, FactStatement]:
     """A fact, and the place of the message that says so; -1 if that is not known."""
-    if isinstance(item, list | tuple) and len(item) == len(_TRIPLE):
-        item = dict(zip(_TRIPLE, item, strict=True))
     if not isinstance(item, Mapping):
         raise InvalidInput(f"it is no object with a subject, a predicate and an object: {safe_repr(item)}.")
-    subject, predicate, obj = (name_of(_spelled(_first(item, part)), f"The {part}") for part in _TRIPLE)
-    place = 0 if len(some) == 1 else _place(_first(item, "message"), len(some))
+    subject, predicate, obj = (name_of(_spelled(item.get(part)), f"The {part}") for part in _TRIPLE)
+    number = str(item.get("message", "")).strip()
+    place = int(number) - 1 if number.isdecimal() and 0 < int(number) <= len(some) else -1
+    place = 0 if len(some) == 1 else place
     due = some[max(place, 0)]
-    start, end = times_in(_first(item, "start"), _first(item, "end"), due.said_at)
+    start, end = times_in(item.get("valid_from"), item.get("valid_to"), due.said_at)
     if end is not None and end <= (EARLIEST if start is None else start):
         raise InvalidInput("it ends before it begins.")
-    sure, message = _sure(_first(item, "sure")), due.message
+    sure, message = _sure(item.get("confidence")), due.message
     source = message.message_id, due.conversation, due.said_at
     return place, FactStatement(message.role, subject, predicate, obj, start, end, sure, *source)
 
 
-def _first(item: Mapping[str, Any], part: str) -> Any:
-    return next((item[name] for name in _NAMES[part] if item.get(name) is not None), None)
-
-
 def _spelled(value: Any) -> Any:
     """A number or a truth as text: models leave out the quotes."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, int | float) else value
-
-
-def _place(value: Any, count: int) -> int:
-    """The place of the message that a model names by its number; -1 if it names none."""
-    try:
-        number = int(str(value).strip().lstrip("#"))
-    except ValueError:
-        return -1
-    return number - 1 if 1 <= number <= count else -1
+    return json.dumps(value) if isinstance(value, bool | int | float) else value
 
 
 def _sure(value: Any) -> float | None:
-    text = str(value).strip()
     try:
-        sure = float(text.rstrip("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
+        sure = float(value)
+    except (TypeError, ValueError, OverflowError):
         return None
     return min(1.0, max(0.0, sure)) if math.isfinite(sure) else None
 
@@ -583,7 +476,7 @@ def _batch(
         silent = _silence(facts, answered=not answer.silent)
         for due in waiting(facts, [] if silent else [due.key for due in suspects]):
             _postpone(facts, due, most)
-        if still and answer.problems:
+        if still and answer.error:
             _record(facts, still, error, text, silent)
         if not answer.readable or answer.unplaced:
             # A fact that names no message has no source. Shown one at a time, none is needed.
@@ -614,23 +507,22 @@ def _asked(ground: FactsGround, model: Any, some: Sequence[Due]) -> ExtractionAn
     try:
         reply = ask(
             ground.database,
-            model if some[0].failed else structured(model) or model,  # what failed is asked without a form
+            model,
             question(some, ground.settings, single),
             "facts.extract",
             ground.settings.timeout,
-            reply_of,
             inputs=lambda: ground.trace_inputs(said=[due.message for due in some]),
         )
-        answer = read(reply, some)._replace(text=str(reply))
-        source = "".join(answer.problems[:1])
+        answer = read(reply, some)
     except Exception as error:  # whatever a model raises, the messages go on waiting
         if leaves_the_node(error):
             raise
-        raised, source = error, type(error).__name__
-        problem = f"The model gave no answer: {source}: {error}"
-        answer = ExtractionAnswer(problems=(problem,), readable=False, silent=True)
+        raised = error
+        problem = f"The model gave no answer: {type(error).__name__}: {error}"
+        answer = ExtractionAnswer(error=problem, readable=False, silent=True)
     if not answer.readable:
         reports = ground.database.attached(_Reports, partial(_Reports, logger))
         message = "No facts were extracted from %d messages, which wait to be tried again; see failures(). %s"
+        source = "an answer" if raised is None else type(raised).__name__
         reports.report(source, message, len(some), brief(answer.error), error=raised)
     return answer

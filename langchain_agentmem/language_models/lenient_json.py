@@ -30,9 +30,6 @@ _BEGINS = re.compile(  # JSON begins so, and prose in brackets does not
 _FENCED = re.compile(rf"```[ \t]*[\w+-]*\s*{_BEGINS.pattern}", re.VERBOSE)
 _STEP = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)|[{}\[\]]', re.DOTALL)  # a text in quotes, or a bracket
 _BRACKETS = re.compile(r"[{}\[\]]")
-_CUT = re.compile(  # a name without a value, or a word, with which a text breaks off
-    r"""(?:"[^"\\]{0,200}"\s*:|(?<=[\[,]))\s*(?!(?:true|false|null|True|False|None)\Z)[A-Za-z]*\Z"""
-)
 _DECODER = json.JSONDecoder(strict=False)
 
 _NAMES = r"(?:\w+:)?(?:ant)?(?:think(?:ing)?|thoughts?|reason(?:ing)?|analysis|reflection|scratchpad)"
@@ -69,8 +66,7 @@ def read_json(text: str, *, wanted: type = dict) -> Any | None:
     Args:
         text: What it wrote: bare JSON, fenced, amid prose, in Python's notation, with trailing commas, comments,
             unescaped quotes and line ends, or cut off.
-        wanted: What is looked for, `dict` or `list`. Default `dict`. Where a list is wanted, an object that holds one
-            list and no other stands for it; where an object is wanted, a list of one object does.
+        wanted: What is looked for, `dict` or `list`. Default `dict`. A list of one object stands for that object.
 
     Returns:
         The first that is complete and not empty; else the first that is cut off, as far as it goes; else an empty one;
@@ -78,26 +74,26 @@ def read_json(text: str, *, wanted: type = dict) -> Any | None:
         characters.
     """
     others = []
-    for found, is_complete in _stretches(text):
-        value = _shaped(found, wanted)
-        if value and is_complete:
-            return value
-        if value is not None:
+    for pattern in (_FENCED, _BEGINS):
+        for found, is_complete in _stretches(text, pattern):
+            value = found[0] if wanted is dict and isinstance(found, list) and len(found) == 1 else found
+            if not isinstance(value, wanted):
+                continue
+            if value and is_complete:
+                return value
             others.append(value)
     return next(filter(None, others), others[0] if others else None)
 
 
 def read_row(text: str) -> list[dict[str, Any]]:
-    """Return all objects that a model wrote, each once.
+    """Return all objects that a model wrote one after the other, those before the first fence with JSON left out.
 
     Args:
         text: What it wrote, as `read_json` takes it.
     """
-    objects: list[dict[str, Any]] = []
-    for found, _ in _stretches(text):
-        if isinstance(found, dict) and found not in objects:
-            objects.append(found)
-    return objects
+    fence = _FENCED.search(text)
+    answer = text if fence is None else text[fence.end() :]
+    return [found for found, _ in _stretches(answer, _BEGINS) if isinstance(found, dict)]
 
 
 def is_cut_off(text: str) -> bool:
@@ -105,21 +101,17 @@ def is_cut_off(text: str) -> bool:
     return text.rfind("{") > text.rfind("}") or text.rfind("[") > text.rfind("]")
 
 
-def _stretches(text: Any) -> Iterator[tuple[Any, bool]]:
-    """Yield the JSON in a text, and whether it is complete: first what stands in fences, then everything."""
+def _stretches(text: Any, pattern: re.Pattern[str]) -> Iterator[tuple[Any, bool]]:
+    """Yield the JSON in a text that begins where a pattern ends, and whether it is complete."""
     text = text.strip().removesuffix("```").rstrip() if isinstance(text, str) else ""
-    with suppress(ValueError, RecursionError):
-        inner = json.loads(text) if text.startswith('"') else None
-        text = inner if isinstance(inner, str) else text  # JSON within JSON
-    for pattern in (_FENCED, _BEGINS):
-        at = misses = 0
-        while misses < _MOST_MISSES and (begin := pattern.search(text, at)):
-            if (found := _stretch(text, begin.end())) is not None:
-                value, at, is_complete = found
-                yield value, is_complete
-            else:
-                misses += 1
-                at = begin.end() + 1
+    at = misses = 0
+    while misses < _MOST_MISSES and (begin := pattern.search(text, at)):
+        if (found := _stretch(text, begin.end())) is not None:
+            value, at, is_complete = found
+            yield value, is_complete
+        else:
+            misses += 1
+            at = begin.end() + 1
 
 
 def _stretch(text: str, at: int) -> tuple[Any, int, bool] | None:
@@ -134,7 +126,7 @@ def _stretch(text: str, at: int) -> tuple[Any, int, bool] | None:
     length = _closing(piece)
     if length is None or len(_STRAY.findall(piece := piece[: abs(length)])) > _MOST_STRAY:
         return None
-    meant = repair_json(piece if length > 0 else _CUT.sub("", piece), return_objects=True, skip_json_loads=True)
+    meant = repair_json(piece, return_objects=True, skip_json_loads=True)
     value = json.loads(json.dumps(meant))  # a character beyond 16 bits is written as two
     return value, at + len(piece), length > 0
 
@@ -150,14 +142,3 @@ def _closing(text: str) -> int | None:
             if not depth:
                 return step.end()
     return -len(text)
-
-
-def _shaped(value: Any, wanted: type) -> Any | None:
-    if isinstance(value, wanted):
-        return value
-    if wanted is dict and isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
-        return value[0]
-    if wanted is list and isinstance(value, dict):
-        lists = [each for each in value.values() if isinstance(each, list)]
-        return lists[0] if len(lists) == 1 else None
-    return None

@@ -7,19 +7,15 @@ import re
 from datetime import UTC, datetime
 from itertools import product
 
-from langchain_core.language_models import FakeListChatModel
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
-from langchain_core.runnables import RunnableLambda
-from pydantic import BaseModel
+from langchain_core.messages import HumanMessage, SystemMessage
 
 from langchain_agentmem.base.clock import micros
 from langchain_agentmem.facts import fact_extraction
 from langchain_agentmem.facts.fact import FactsConfig
-from langchain_agentmem.facts.fact_extraction import BATCH_CHARS, Due, question, read, reply_of, structured, time_in
+from langchain_agentmem.facts.fact_extraction import BATCH_CHARS, Due, question, read, time_in
 from langchain_agentmem.messages.message import Message
-from tests.support.models import ScriptedModel, calling
 
-from .scripted import CASES, Scripted, Shown, shown, told
+from .scripted import CASES, Shown, shown
 
 NOW = datetime(2024, 5, 15, 12, tzinfo=UTC)  # a Wednesday
 FACT = {"message": 1, "subject": "Maya", "predicate": "likes", "object": "tea"}
@@ -31,6 +27,11 @@ def due(text="Hello", key="m1", *, role="user", name=None, at=NOW):
 
 TWO = [due("one", "m1"), due("two", "m2")]
 ONE = TWO[:1]
+
+
+def answer_of(reply, some):
+    """What is read of an answer that is a text, or the JSON of an object."""
+    return read(reply if isinstance(reply, str) else json.dumps(reply), some)
 
 
 def asked(*some, single=(), instructions=""):
@@ -66,13 +67,13 @@ class TestWhatIsAsked:
 
     def test_the_example_in_it_is_an_answer_that_can_be_read(self):
         system, _ = asked(due())
-        example = read(system.content[system.content.index('{"facts": [{') :], ONE)
+        example = answer_of(system.content[system.content.index('{"facts": [{') :], ONE)
         assert triples(example) == [(0, "Maya Ortiz", "lives in", "Lisbon")]
 
     def test_a_long_message_is_clipped(self):
         _, human = asked(due("x" * 50_000))
         [only] = shown([human])
-        assert only.text == "x" * BATCH_CHARS + " […]"
+        assert only.text == "x" * BATCH_CHARS + " …"
 
     def test_no_message_ends_its_fence_or_speaks_for_another(self):
         for text in CASES["hostile"]:
@@ -91,78 +92,67 @@ class TestWhatIsAsked:
 class TestShapes:
     def test_one_fact_is_found_in_any_and_none_in_reasoning(self):
         for reply in CASES["answers with a fact"]:
-            assert triples(read(reply, ONE)) == [TEA], reply
+            assert triples(answer_of(reply, ONE)) == [TEA], reply
         draft = json.dumps({"facts": [FACT | {"object": "coffee"}]})
         fenced = "<reasoning>```json\n{}\n```</reasoning>Here: {}"
         for reply in ("<think>{}</think>{}", "{} fits?\n</think>\n{}", fenced):
-            raw = AIMessage(reply.format(draft, json.dumps({"facts": [FACT]})))
-            for given_ in (raw, {"raw": raw, "parsed": json.loads(draft), "parsing_error": None}):
-                assert triples(read(reply_of(given_), ONE)) == [TEA], reply
-        assert not read(f"<think>{draft}", ONE).readable
-
-    def test_pydantic_objects_are_read(self):
-        class Answer(BaseModel):
-            facts: list[dict[str, str]]
-
-        given_ = Answer(facts=[{"subject": "Maya", "predicate": "likes", "object": "tea"}])
-        assert triples(read(reply_of(given_), ONE)) == [TEA]
-        assert triples(read(reply_of({"raw": AIMessage(""), "parsed": given_, "parsing_error": None}), ONE)) != []
+            assert triples(read(reply.format(draft, json.dumps({"facts": [FACT]})), ONE)) == [TEA], reply
+        assert not answer_of(f"<think>{draft}", ONE).readable
 
     def test_several_that_stand_side_by_side_are_read_and_none_of_those_that_are_cut_off(self):
         listed = "Here they are:\n- {}\nThat is all."
         for between, around in product(("\n", " ", ",\n", "\n- ", "\n2. "), ("{}", "```jsonl\n{}\n```", listed)):
             reply = around.format(between.join(json.dumps({**FACT, "message": n}) for n in (1, 2)))
-            assert triples(read(reply, TWO)) == [TEA, (1, *TEA[1:])], reply
-            assert read(reply, TWO).problems == (), reply
+            assert triples(answer_of(reply, TWO)) == [TEA, (1, *TEA[1:])], reply
+            assert answer_of(reply, TWO).error == "", reply
         reply = f"{json.dumps(FACT)}\n{json.dumps(FACT)[:-9]}"
-        assert not read(reply, TWO).readable
-        assert triples(read(reply, ONE)) == [TEA]
-        assert read(reply, ONE).problems == ("It is cut off.",)
+        assert not answer_of(reply, TWO).readable
+        assert triples(answer_of(reply, ONE)) == [TEA]
+        assert answer_of(reply, ONE).error == "It is cut off."
 
     def test_nothing_is_an_answer_and_nonsense_is_none(self):
         for reply in CASES["empty answers"]:
-            assert read(reply, TWO) == fact_extraction.ExtractionAnswer(), reply
+            assert answer_of(reply, TWO)._replace(text="") == fact_extraction.ExtractionAnswer(), reply
         for reply in CASES["no answers"]:
-            answer = read(reply, TWO)
+            answer = answer_of(reply, TWO)
             assert (answer.readable, answer.facts) == (False, ()), reply
-            [problem] = answer.problems
-            assert problem.startswith(("It is neither an object with facts", "It is prose", "It is empty")), reply
+            assert answer.error.startswith("The answer cannot be used: "), reply
 
     def test_what_is_no_fact_is_named_and_the_rest_counts(self):
         for item, problem in CASES["no facts"]:
-            answer = read({"facts": [FACT, item, {**FACT, "message": 2}]}, TWO)
+            answer = answer_of({"facts": [FACT, item, {**FACT, "message": 2}]}, TWO)
             assert triples(answer) == [TEA, (1, *TEA[1:])], item
-            [said] = answer.problems
-            assert said.startswith("Fact 2: "), item
-            assert problem in said
+            assert answer.error.startswith("Fact 2: "), item
+            assert problem in answer.error
             assert answer.readable
-            assert not read({"facts": [item]}, ONE).readable
+            assert not answer_of({"facts": [item]}, ONE).readable
 
     def test_numbers_and_truths_are_values(self):
         for value, text in ((42, "42"), (1.5, "1.5"), (True, "true"), (False, "false"), (0, "0"), ("0", "0")):
-            assert triples(read([{"subject": "x", "predicate": "is", "object": value}], ONE)) == [(0, "x", "is", text)]
+            [(_, fact)] = answer_of([{"subject": "x", "predicate": "is", "object": value}], ONE).facts
+            assert fact.object == text
 
 
 class TestCutOff:
     WHOLE = json.dumps({"facts": [FACT, {**FACT, "object": "rain"}]})
 
     def test_of_several_it_is_none_and_one_that_is_whole_is_not(self):
-        none = fact_extraction.ExtractionAnswer(problems=("It is cut off.",), readable=False)
-        assert read(self.WHOLE[:-2], TWO) == none
+        none = fact_extraction.ExtractionAnswer(error="The answer cannot be used: It is cut off.", readable=False)
+        assert answer_of(self.WHOLE[:-2], TWO)._replace(text="") == none
         nan = self.WHOLE.replace("1", "NaN")
         for text in (self.WHOLE, f"```json\n{self.WHOLE}\n```", f'{{"a": 1}} {self.WHOLE}!', nan):
-            assert "It is cut off." not in read(text, TWO).problems
+            assert "It is cut off." not in answer_of(text, TWO).error
 
 
 def test_which_message_is_known_by_its_number_and_not_guessed_unless_there_is_one():
-    for value in (2, "2", " 2 ", "#2", "02"):
-        assert triples(read([{**FACT, "message": value}], TWO)) == [(1, *TEA[1:])], value
+    for value in (2, "2", " 2 ", "02"):
+        assert triples(answer_of([{**FACT, "message": value}], TWO)) == [(1, *TEA[1:])], value
     for value in (0, 3, -1, "", "two", None, 1.5, True, [], {}, "1, 2", 10**30):
-        answer = read([{**FACT, "message": value}, {**FACT, "message": 1}], TWO)
+        answer = answer_of([{**FACT, "message": value}, {**FACT, "message": 1}], TWO)
         assert answer.unplaced, value
         assert triples(answer) == [TEA], value
     for value in (0, 7, None, "seven"):
-        answer = read([{**FACT, "message": value}], ONE)
+        answer = answer_of([{**FACT, "message": value}], ONE)
         assert (answer.unplaced, answer.facts[0][0]) == (False, 0), value
 
 
@@ -173,56 +163,20 @@ class TestTimes:
             assert time_in(value, micros(NOW), last=True) == micros(datetime.fromisoformat(end)), value
         for value in ("", " ", "soon", "unknown", "null", "n/a", "²", None, True, 3.5, [], {}, "9" * 50, "recently"):
             assert time_in(value, micros(NOW)) is None, value
-            [(_, fact)] = read([{**FACT, "valid_from": value, "valid_to": value}], ONE).facts
+            [(_, fact)] = answer_of([{**FACT, "valid_from": value, "valid_to": value}], ONE).facts
             assert (fact.start, fact.end) == (None, None), value
-        answer = read([{**FACT, "valid_from": 10**5000}, FACT], ONE)  # which Python cannot write
-        assert (len(answer.facts), len(answer.problems)) == (1, 1)
 
     def test_count_from_when_the_message_was_said(self):
         some = [due("one"), due("two", "m2", at=datetime(2023, 2, 2, tzinfo=UTC))]
-        answer = read([{**FACT, "since": "yesterday"}, {**FACT, "message": 2, "from": "yesterday"}], some)
+        since = {**FACT, "valid_from": "yesterday"}
+        answer = answer_of([since, {**since, "message": 2}], some)
         assert [fact.start for _, fact in answer.facts] == [date(2024, 5, 14), date(2023, 2, 1)]
 
     def test_an_end_is_where_its_day_or_year_begins_unless_that_is_all_there_was(self):
         for begun, ended, end in CASES["ends"]:
-            [(_, fact)] = read([{**FACT, "valid_from": begun, "valid_to": ended}], ONE).facts
+            [(_, fact)] = answer_of([{**FACT, "valid_from": begun, "valid_to": ended}], ONE).facts
             assert fact.end == micros(datetime.fromisoformat(end)), (begun, ended)
 
-    def test_and_confidences_have_more_than_one_name(self):
-        for names in (("valid_from", "valid_to"), ("since", "until"), ("from", "to"), ("start", "end")):
-            answer = read([{**FACT, names[0]: "2024-01-01", names[1]: "2024-01-01"}], ONE)
-            assert (answer.facts[0][1].start, answer.facts[0][1].end) == (date(2024, 1, 1), date(2024, 1, 2)), names
-        for (value, sure), name in product(CASES["confidences"], ("confidence", "score")):
-            assert read([{**FACT, name: value}], ONE).facts[0][1].sure == sure, value
-
-
-class TestStructuredOutput:
-    def test_is_used_where_a_model_knows_it(self):
-        model = ScriptedModel(lambda messages: calling("facts", **told(shown(messages))))
-        reply = structured(model).invoke(asked(due("Maya | likes | tea")))
-        assert reply["parsed"]["facts"][0]["subject"] == "Maya"
-        assert triples(read(reply_of(reply), ONE)) == [TEA]
-        assert model.tools == [["facts"]]
-        for other in (FakeListChatModel(responses=[""]), len, Scripted(), RunnableLambda(len)):
-            assert structured(other) is None
-
-    def test_of_an_answer_that_does_not_fit_the_text_is_read(self):
-        raw = AIMessage('I prefer prose: {"facts": [["Maya", "likes", "tea"]]}')
-        assert triples(read(reply_of({"raw": raw, "parsed": None, "parsing_error": ValueError()}), ONE)) != []
-        call = {"name": "facts", "args": '{"facts": [{"s": "a", "p": "b", "o": "c"}', "id": "1", "error": ""}
-        broken = {"raw": AIMessage("", invalid_tool_calls=[call]), "parsed": None, "parsing_error": None}
-        assert triples(read(reply_of(broken), ONE)) == [(0, "a", "b", "c")]
-
-    def test_several_tool_calls_are_one_answer(self):
-        """Some models make one for each message, and only the first of them is parsed."""
-        calls = [
-            {"name": "facts", "args": {"facts": [FACT]}, "id": "1"},
-            {"name": "facts", "args": {"facts": [{**FACT, "message": 2}]}, "id": "2"},
-            {"name": "facts", "args": {**FACT, "object": "rain"}, "id": "3"},
-            {"name": "other", "args": {"x": 1}, "id": "4"},
-        ]
-        raw = AIMessage("", tool_calls=calls)
-        for reply in (raw, {"raw": raw, "parsed": calls[0]["args"], "parsing_error": None}):
-            answer = read(reply_of(reply), TWO)
-            assert triples(answer) == [TEA, (1, *TEA[1:]), (0, "Maya", "likes", "rain")]
-            assert len(answer.problems) == 1
+    def test_confidences_are_between_0_and_1(self):
+        for value, sure in CASES["confidences"]:
+            assert answer_of([{**FACT, "confidence": value}], ONE).facts[0][1].sure == sure, value

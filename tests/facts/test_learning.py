@@ -14,9 +14,9 @@ from langchain_agentmem.facts import fact_extraction
 from langchain_agentmem.facts.fact import FactsConfig
 from langchain_agentmem.facts.fact_extraction import LONGEST_ANSWER
 from langchain_agentmem.storage import background
-from tests.support.models import ScriptedModel, calling
+from tests.support.models import ScriptedModel
 
-from .scripted import CASES, STYLES, Scripted, shown, told
+from .scripted import CASES, STYLES, Scripted, told
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -35,7 +35,6 @@ MODELS = {
     "an awaited function": awaited,
     "a runnable": RunnableLambda,
     "a chat model": ScriptedModel,
-    "a chat model with tools": lambda _: ScriptedModel(lambda messages: calling("facts", **told(shown(messages)))),
 }
 
 
@@ -107,15 +106,6 @@ class TestAnyModel:
         assert known(facts) == {("likes", each): (f"m{n}",) for n, each in enumerate("abcdef")}
         [failure] = facts.failures()
         assert failure.error == "The answer cannot be used: It is cut off."
-
-    def test_that_fails_at_structured_output_is_asked_without(self, here):
-        script = Scripted()
-        model = ScriptedModel(ValueError("This model takes no tools."), script, script)
-        facts = learned(here, model, *likes("tea", "rain"))
-        assert [len(each) for each in model.tools] == [1, 0, 0]
-        assert known(facts) == {("likes", "tea"): ("m0",), ("likes", "rain"): ("m1",)}
-        [failure] = facts.failures()
-        assert "takes no tools" in failure.error
 
     def test_that_is_none_leaves_everything_waiting_and_findable(self, memory):
         facts = memory.facts("b")
@@ -211,13 +201,11 @@ class TestBatches:
 
 NONSENSE = {
     "It is empty.": ["", None, AIMessage("")],
-    "It is prose, and no JSON object.": ["Maya seems to like tea.", 42, "I cannot help with that.",
-                                         AIMessage("", additional_kwargs={"refusal": "No."}),
-                                         AIMessage([{"type": "refusal", "refusal": "Not this."}])],
+    "It holds no JSON object with facts.": ["Maya seems to like tea.", 42, "I cannot help with that."],
     "It is cut off.": ["```json\n{", "{" * 2_000, '{"facts": [{"subject": "Maya", "pred'],
-    "It is neither an object with facts nor a list of them.": [{}, {"facts": "none"}],
-    "Fact 1: it is no object": [[["Maya", "likes"]]],
-}  # fmt: skip
+    "Fact 1: The subject of a fact is text": [{}, {"facts": "none"}],
+    "Fact 1: it is no object": ['[["Maya", "likes"]]'],
+}
 
 
 def failing(memory, model, *texts, **settings):

@@ -20,7 +20,6 @@ from random import Random
 from typing import Any, NamedTuple
 
 import yaml
-from langchain_core.messages import AIMessage
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit.legacy_json import read_document
@@ -100,7 +99,7 @@ def _answer(data: bytes) -> None:
         lenient_json.read_json(text, wanted=wanted)
     lenient_json.read_row(text)
     some = [Due(str(n), Message(role="user", content="x", message_id=str(n)), NOW, None) for n in range(2)]
-    fact_extraction.read(fact_extraction.reply_of(AIMessage(text)), some)
+    fact_extraction.read(text, some)
     model_choice.selected(text, ["deploy", "rename things", "e1"])
     summarization.answer(text, {}, (), 3)
     summarization.is_refusal(text)

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_agentmem.base.clock import micros
-from langchain_agentmem.facts import fact_extraction
 from langchain_agentmem.facts.fact import entity_key
-from langchain_agentmem.facts.fact_extraction import read, reply_of, time_in
+from langchain_agentmem.facts.fact_extraction import read, time_in
 from tests.facts.scripted import STYLES
 from tests.facts.test_extraction import FACT, NOW, ONE, TWO, asked, due
 
@@ -34,7 +33,7 @@ JUNK = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
     max_leaves=6,
 )
-KEYS = [name for names in fact_extraction._NAMES.values() for name in names]
+KEYS = ["facts", "message", "subject", "predicate", "object", "valid_from", "valid_to", "confidence"]
 OBJECTS = st.dictionaries(st.sampled_from(KEYS), JUNK, max_size=6)
 REPLIES = JUNK | OBJECTS | st.lists(OBJECTS, max_size=3) | st.fixed_dictionaries({"facts": st.lists(OBJECTS | JUNK)})
 
@@ -58,9 +57,8 @@ def test_any_text_is_read(text):
 @pytest.mark.slow
 @given(REPLIES)
 @settings(max_examples=300)
-def test_any_object_is_read_as_it_is_and_as_text(reply):
-    check(reply_of(reply), TWO)
-    check(reply, ONE)
+def test_any_object_is_read(reply):
+    check(json.dumps(reply), ONE)
     check(json.dumps(reply), TWO)
     check(str(reply), TWO)
 
@@ -73,4 +71,4 @@ def test_an_answer_cut_off_anywhere_tells_nothing_else(length, style):
         answer = read(whole[:length], some)
         told = [fact.object for _, fact in answer.facts]
         assert told == [f"thing number {n}" for n in range(len(told))]
-        assert len(told) in {0, 4} or (some is ONE and "It is cut off." in answer.problems)
+        assert len(told) in {0, 4} or (some is ONE and "It is cut off." in answer.error)
