@@ -28,10 +28,8 @@ the log one DEBUG line.
 
 Three things decide the shape of this module:
 
-- Silence must be cheap. LangChain takes tens of microseconds to find out that nobody listens,
-  LangSmith alone more than four. So we first look at the few places where a listener can be, and ask LangChain only
-  when one may be there. Where such a place is not as we know it, because the library has moved on, the answer is
-  "maybe".
+- Silence must be cheap. LangChain takes ten microseconds to find out that nobody listens. So we first look at the few
+  places where a listener can be, and ask LangChain only when one may be there.
 - Inputs and outputs are functions, called only when somebody listens. `Tracing.evaluate` decides by key what of them is
   content: a text is, unless its key is known to hold a name. So names that users choose never become keys.
 - Looking on never changes what happens: nothing that tracing raises reaches the operation, and what the operation
@@ -59,8 +57,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextvars import ContextVar, Token
-from dataclasses import fields, is_dataclass
+from contextvars import ContextVar, Token, copy_context
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import date
 from functools import partial
 from itertools import islice
@@ -83,29 +81,40 @@ logger = logging.getLogger("langchain_agentmem.tracing")
 
 _TURNS = tuple(f"on_{kind}_{turn}" for kind in ("chain", "retriever", "tool") for turn in ("start", "end", "error"))
 _SILENT = "langchain_core.callbacks.base"
-"""Where LangChain keeps the methods of handlers that do nothing."""
+"""The module of the methods of LangChain's handlers that do nothing."""
 
 
 def may_be_traced(config: Mapping[str, Any] | None) -> bool:
-    """Whether a LangChain tracer may be listening. False is certain; True still has to ask LangChain."""
+    """Return whether a LangChain tracer may be listening. False is certain; True still has to ask LangChain.
+
+    A module that nobody has imported cannot have been given a listener.
+    """
+    modules: Mapping[str, Any] = sys.modules
     try:
-        if config is not None and _has_handlers(config.get("callbacks")):
+        for each in (config, running_config()):
+            if each is not None and _has_handlers(each.get("callbacks")):
+                return True
+        callbacks: Any = modules.get("langchain_core.callbacks.base")
+        for value in () if callbacks is None else copy_context().values():  # among them the one of `collect_runs`
+            if isinstance(value, callbacks.BaseCallbackHandler) and listens(value):
+                return True
+        if (switches := modules.get("langchain_core.globals")) is not None and switches.get_debug():
             return True
-        return _langchain_may_listen(sys.modules) or _langsmith_may_listen(sys.modules)
-    except AttributeError:
-        # A library half imported by another thread, or a version that keeps these things elsewhere.
+        langsmith = modules.get("langsmith.utils")
+        return environment_asks_for_tracing() if langsmith is None else bool(langsmith.tracing_is_enabled())
+    except AttributeError:  # another thread is importing one of them
         return True
 
 
 def listens(handler: Any) -> bool:
-    """Whether a handler wants to hear of steps; the one that watches the attempts of nodes (`rewinding/`) does not."""
+    """Return whether a handler is to be told of steps; the one that watches attempts of nodes (`rewinding/`) is not."""
     kind: Any = type(handler)
     return _hears_steps(kind) and not getattr(handler, "hears_nodes_only", False)
 
 
 @functools.lru_cache(256)
 def _hears_steps(kind: Any) -> bool:
-    """Whether handlers of a class do anything when a step begins or ends; those that count tokens hear models only."""
+    """Return whether handlers of a class do anything when a step begins or ends; token counters hear models only."""
     if kind.__module__.startswith("langgraph."):
         return False  # they stream what models, tools and nodes say
     if kind.__getattribute__ is not object.__getattribute__ or hasattr(kind, "__getattr__"):
@@ -118,52 +127,11 @@ def _has_handlers(callbacks: Any) -> bool:
     return any(map(listens, handlers)) if isinstance(handlers, list) else handlers is not None
 
 
-def _langchain_may_listen(modules: Mapping[str, Any]) -> bool:
-    """Whether the surrounding config, a context manager or a global switch brings a handler.
-
-    A module that nobody has imported cannot have been told of a listener.
-    """
-    if (configs := modules.get("langchain_core.runnables.config")) is not None:
-        surrounding = configs.var_child_runnable_config.get()
-        if surrounding is not None and _has_handlers(surrounding.get("callbacks")):
-            return True
-    if (contexts := modules.get("langchain_core.tracers.context")) is not None:
-        if contexts.tracing_v2_callback_var.get() is not None:
-            return True
-        # What `register_configure_hook` was given, `collect_runs` among it.
-        for variable, _, handler, switch in contexts._configure_hooks:
-            given = variable.get()
-            heard = given is not None and listens(given)
-            if heard or (handler is not None and os.environ.get(switch or "")):
-                return True
-    switches = modules.get("langchain_core.globals")
-    return switches is not None and bool(switches.get_debug())
-
-
-def _langsmith_may_listen(modules: Mapping[str, Any]) -> bool:
-    """What `langsmith.utils.tracing_is_enabled` says, in a sixth of its time."""
-    if (utils := modules.get("langsmith.utils")) is None:
-        return environment_asks_for_tracing()
-    context: Any = modules.get("langsmith._internal._context")
-    if (enabled := context._TRACING_ENABLED.get()) is not None:
-        return bool(enabled)
-    if context.get_current_run_tree() is not None:
-        return True
-    if (everywhere := context._GLOBAL_TRACING_ENABLED) is not None:
-        return bool(everywhere)
-    # Cached by LangSmith, for which the environment is what it was when it first looked.
-    read = utils.get_env_var
-    return bool(read("TRACING_V2", default=read("TRACING", default="")) == "true")
-
-
 @functools.cache
 def environment_asks_for_tracing() -> bool:
-    """What LangSmith will find when somebody loads it. Looked up once, as it does: looking takes 5 us."""
-    return any(
-        os.environ.get(f"{library}_{switch}") == "true"
-        for library in ("LANGSMITH", "LANGCHAIN")
-        for switch in ("TRACING_V2", "TRACING")
-    )
+    """Return what LangSmith will find when it is loaded. Looked up once, as it does: looking takes 5 us."""
+    names = ("LANGSMITH_TRACING_V2", "LANGCHAIN_TRACING_V2", "LANGSMITH_TRACING", "LANGCHAIN_TRACING")
+    return any(os.environ.get(name) == "true" for name in names)
 
 
 RunType: TypeAlias = Literal["chain", "retriever", "tool"]
@@ -251,16 +219,15 @@ def within(config: RunnableConfig | None) -> Iterator[RunnableConfig]:
 @contextlib.contextmanager
 def unseen() -> Iterator[None]:
     """What LangChain runs in the block is told to no tracer; those that only count tokens, or are ours, still hear."""
+    from langchain_core.callbacks import BaseCallbackHandler  # noqa: PLC0415
     from langchain_core.runnables import config as configs  # noqa: PLC0415
-    from langchain_core.tracers import context  # noqa: PLC0415
     from langsmith import tracing_context  # noqa: PLC0415
 
     # Whatever LangChain would add to each run that begins is taken away first, or the manager would be given it.
     with contextlib.ExitStack() as surroundings:
         surroundings.enter_context(tracing_context(enabled=False))
-        given: list[ContextVar[Any]] = [context.tracing_v2_callback_var]
-        for variable in given + [hook[0] for hook in context._configure_hooks]:
-            if (handler := variable.get()) is not None and not _is_content_free(handler):
+        for variable, value in copy_context().items():
+            if isinstance(value, BaseCallbackHandler) and not _is_content_free(value):
                 surroundings.callback(variable.reset, variable.set(None))
         config = configs.ensure_config()
         manager = configs.get_callback_manager_for_config(config)
@@ -369,8 +336,8 @@ def outcome_with(value: Any, **names: str) -> dict[str, Any]:
     """
     shown = outcome(value)
     for each in shown.get("items", [shown]):
-        for field in names.keys() & each if isinstance(each, dict) else ():
-            each[names[field]] = each.pop(field)
+        for name in names.keys() & each if isinstance(each, dict) else ():
+            each[names[name]] = each.pop(name)
     return shown
 
 
@@ -467,12 +434,8 @@ _open: ContextVar[str | None] = ContextVar("agentmem_step", default=None)
 class Step:
     """One operation, as the block of `Tracing.step` holds it. This one serves while nobody listens."""
 
-    __slots__ = ()
-
-    @property
-    def listening(self) -> bool:
-        """Whether anybody will see the outputs. Ask before gathering what would be costly to gather."""
-        return False
+    listening = False
+    """Whether anybody will see the outputs. Ask before gathering what would be costly to gather."""
 
     def finish(self, outputs: Thunk) -> None:
         """Say what the operation gave back.
@@ -552,15 +515,7 @@ class Tracing:
         traced = may_be_traced(config)
         if not traced and not self.hooked and not logger.isEnabledFor(logging.DEBUG):
             return SILENT
-        return _HeardStep(self, name, run_type, inputs, config, traced=traced)
-
-    def heard(self, config: RunnableConfig | None = None) -> bool:
-        """Whether somebody may listen to a step. Ask before reading what only a trace would show.
-
-        Args:
-            config: The caller's config, where it has been handed one.
-        """
-        return self.hooked or logger.isEnabledFor(logging.DEBUG) or may_be_traced(config)
+        return _HeardStep(self, name, run_type, inputs, config, traced)
 
     within = staticmethod(within)
 
@@ -593,38 +548,29 @@ class Tracing:
         return Withheld(type(error).__name__)  # what should have masked its text has failed
 
 
+@dataclass(eq=False, repr=False)
 class _HeardStep(Step):
     """A step that somebody hears."""
 
-    def __init__(
-        self,
-        tracing: Tracing,
-        name: str,
-        run_type: RunType,
-        inputs: Thunk | None,
-        config: RunnableConfig | None,
-        *,
-        traced: bool,
-    ) -> None:
-        self._tracing, self._name, self._run_type, self._inputs, self._config = tracing, name, run_type, inputs, config
-        self._traced = traced
-        self._in_worker = is_in_worker()
-        self._outputs: Thunk | None = None
-        self._run: Any = None
-        self._surroundings = contextlib.ExitStack()
-        self._inside: Token[str | None] | None = None
-        # What the events of it tell, while somebody hears of it.
-        self._event: dict[str, Any] = {"name": name, "started_at": utc_now(), "inputs": {}, "metadata": {}}
-
-    @property
-    def listening(self) -> bool:
-        return self._run is not None or self._tracing.hooked
+    _tracing: Tracing
+    _name: str
+    _run_type: RunType
+    _inputs: Thunk | None
+    _config: RunnableConfig | None
+    _traced: bool
+    _in_worker: bool = field(default_factory=is_in_worker)
+    _outputs: Thunk | None = None
+    _run: Any = None
+    _inside: Token[str | None] | None = None
+    _surroundings: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     def finish(self, outputs: Thunk) -> None:
         self._outputs = outputs
 
     def __enter__(self) -> Self:
-        tracing, event = self._tracing, self._event
+        tracing = self._tracing
+        event: dict[str, Any] = {"name": self._name, "started_at": utc_now(), "inputs": {}, "metadata": {}}
+        self._event = event
         manager = None
         if self._traced:
             with tracing.unharmed(f"to find who listens to {self._name}"):
@@ -641,6 +587,7 @@ class _HeardStep(Step):
             with tracing.unharmed(f"to open {self._name}"):
                 self._run = on_callers_loop(start) if self._in_worker else start()
                 self._surroundings.enter_context(surrounding(self._run, self._config or {}))
+        self.listening = self._run is not None or tracing.hooked
         if self.listening:
             event["step_id"] = str(uuid4() if self._run is None else self._run.run_id)
             event["parent_id"] = _open.get()

@@ -31,8 +31,6 @@ from typing import Any, NoReturn, TypeVar
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-import orjson
-
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, safe_repr
 
 TAG = "$agentmem"
@@ -47,10 +45,6 @@ _LARGE = 1 << 4096  # beyond this many bits Python may refuse to write an intege
 T = TypeVar("T")
 
 
-class _Unwritable(Exception):
-    """Says why a value cannot be written, behind the way to it, which each container adds to."""
-
-
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
@@ -60,8 +54,6 @@ _write = json.JSONEncoder(sort_keys=True, **_JSON).encode
 _write_in_order = json.JSONEncoder(**_JSON).encode
 as_json: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":")).encode
 """A value of JSON's own types in as few characters as it takes, as queries take lists."""
-_FLAT = frozenset({str, int, bool, type(None)})
-"""Types that orjson writes as `json` does."""
 parse_json: Callable[[str], Any] = json.JSONDecoder(parse_constant=_refuse_constant).decode
 """Read JSON that has neither NaN nor infinity."""
 
@@ -107,10 +99,7 @@ def to_plain(value: Any) -> Any:
     Raises:
         InvalidInput: Something inside cannot be kept. The message names the place, the type and the remedy.
     """
-    try:
-        return _tagged(value, MAX_DEPTH)
-    except _Unwritable as fault:
-        raise InvalidInput(str(fault).lstrip(".").removeprefix(": ")) from None
+    return _tagged(value, "", MAX_DEPTH)
 
 
 def from_plain(value: Any) -> Any:
@@ -164,11 +153,6 @@ def decode(data: bytes) -> Any:
 
 def write_plain(value: Any) -> bytes:
     """Write what `to_plain` gave, keys in their order. It is not checked again."""
-    if type(value) is dict and _FLAT.issuperset(map(type, value.values())):
-        try:
-            return orjson.dumps(value)
-        except TypeError:  # a lone surrogate, or a number of more than 64 bits
-            return _write_in_order(value).encode("utf-8", "surrogatepass")
     return _write_in_order(value).encode("utf-8", "surrogatepass")
 
 
@@ -227,17 +211,14 @@ def read_column(text: str | None, kind: type[T]) -> T:
     Raises:
         DatabaseUnreadable: It holds something else.
     """
-    fault: Exception | None = None
     try:
         value = json.loads(text) if text else kind()
-    except (ValueError, TypeError, RecursionError) as error:
-        value, fault = None, error
-    if not isinstance(value, kind):
-        shown = safe_repr(text)
-        raise DatabaseUnreadable(
-            f"The database is damaged: it holds {shown}, which was never stored; verify() tells more."
-        ) from fault
-    return value
+    except (ValueError, TypeError, RecursionError):
+        value = None
+    if isinstance(value, kind):
+        return value
+    shown = safe_repr(text)
+    raise DatabaseUnreadable(f"The database is damaged: it holds {shown}, which was never stored; verify() tells more.")
 
 
 _TAG_BYTES = f'"{TAG}"'.encode()
@@ -248,7 +229,8 @@ def _tag(name: str, value: Any) -> dict[str, Any]:
     return {TAG: name, "value": value}
 
 
-def _tagged(value: Any, depth: int) -> Any:  # noqa: C901, PLR0911 - one line for each type
+def _tagged(value: Any, place: str, depth: int) -> Any:  # noqa: C901, PLR0911 - one line for each type
+    """Return the JSON form of a value at a place within the whole, with so many levels of containers."""
     if value is None or type(value) is str or type(value) is bool:
         return value
     if isinstance(value, str):
@@ -261,41 +243,36 @@ def _tagged(value: Any, depth: int) -> Any:  # noqa: C901, PLR0911 - one line fo
         return real if isfinite(real) else _tag("float", repr(real))
     if isinstance(value, dict | list | tuple | set | frozenset):
         if not depth:
-            raise _Unwritable(f": {_TOO_DEEP}")
+            raise _unwritable(place, _TOO_DEEP)
         if isinstance(value, dict):
-            return _tagged_dict(value, depth - 1)
-        plain = [_tagged_at(number, item, depth - 1) for number, item in enumerate(value)]
+            return _tagged_dict(value, place, depth - 1)
+        plain = [_tagged(item, f"{place}[{number}]", depth - 1) for number, item in enumerate(value)]
         if isinstance(value, list):
             return plain
         if isinstance(value, tuple):
             return _tag("tuple", plain)
         return _tag("set" if isinstance(value, set) else "frozenset", sorted(plain, key=_write))
-    for kind, name, write in _WRITERS:
+    for kind, name, write, _ in _KINDS:
         if isinstance(value, kind):
-            return _tag(name, _written(value, write))
-    raise _Unwritable(f": {_cannot_keep(value)}")
+            try:
+                return _tag(name, write(value))
+            except (ValueError, OverflowError) as error:  # a subclass such as pandas.NaT that is no real date
+                raise _unwritable(place, f"{safe_repr(value)} cannot be written: {error}") from error
+    raise _unwritable(place, _cannot_keep(value))
 
 
-def _tagged_at(place: Any, value: Any, depth: int) -> Any:
-    try:
-        return _tagged(value, depth)
-    except _Unwritable as fault:
-        step = f".{place}" if isinstance(place, str) else f"[{safe_repr(place)}]"
-        raise _Unwritable(f"{step}{fault}") from None
-
-
-def _tagged_dict(items: Mapping[Any, Any], depth: int) -> dict[str, Any]:
-    pairs = [(_tagged_at(key, key, depth), _tagged_at(key, item, depth)) for key, item in items.items()]
+def _tagged_dict(items: Mapping[Any, Any], place: str, depth: int) -> dict[str, Any]:
+    pairs = []
+    for key, item in items.items():
+        inside = f"{place}.{key}" if isinstance(key, str) else f"{place}[{safe_repr(key)}]"
+        pairs.append((_tagged(key, inside, depth), _tagged(item, inside, depth)))
     if TAG not in items and all(isinstance(key, str) for key in items):
         return dict(pairs)
     return _tag("dict", sorted(map(list, pairs), key=lambda pair: _write(pair[0])))
 
 
-def _written(value: Any, write: Callable[[Any], Any]) -> Any:
-    try:
-        return write(value)
-    except (ValueError, OverflowError) as error:  # a subclass such as pandas.NaT that is no real date
-        raise _Unwritable(f": {safe_repr(value)} cannot be written: {error}") from error
+def _unwritable(place: str, why: str) -> InvalidInput:
+    return InvalidInput(f"{place.lstrip('.')}: {why}" if place else why)
 
 
 def _cannot_keep(value: Any) -> str:
@@ -331,29 +308,24 @@ def _to_zoned(kind: type[datetime | time], value: Any) -> datetime | time:
         return found
 
 
-_WRITERS: tuple[tuple[type, str, Callable[[Any], Any]], ...] = (
-    (bytes, "bytes", lambda value: base64.b64encode(value).decode("ascii")),
-    (bytearray, "bytearray", lambda value: base64.b64encode(value).decode("ascii")),
-    (datetime, "datetime", _zoned),  # before date, its parent
-    (date, "date", lambda value: value.isoformat()),
-    (time, "time", _zoned),
-    (timedelta, "timedelta", lambda value: [value.days, value.seconds, value.microseconds]),
-    (UUID, "uuid", lambda value: value.hex),
-    (Decimal, "decimal", str),
-    (complex, "complex", lambda value: [repr(value.real), repr(value.imag)]),
-)
+def _base64(value: bytes | bytearray) -> str:
+    return base64.b64encode(value).decode("ascii")
 
-_READERS: dict[str, Callable[[Any], Any]] = {
-    "bytes": lambda value: base64.b64decode(value, validate=True),
-    "bytearray": lambda value: bytearray(base64.b64decode(value, validate=True)),
-    "datetime": partial(_to_zoned, datetime),
-    "date": date.fromisoformat,
-    "time": partial(_to_zoned, time),
-    "timedelta": lambda value: timedelta(*value),
-    "uuid": lambda value: UUID(hex=value),
-    "decimal": Decimal,
-    "complex": lambda value: complex(float(value[0]), float(value[1])),
-    "int": lambda value: int(value, 16),
+
+_KINDS: tuple[tuple[type, str, Callable[[Any], Any], Callable[[Any], Any]], ...] = (
+    (bytes, "bytes", _base64, partial(base64.b64decode, validate=True)),
+    (bytearray, "bytearray", _base64, lambda text: bytearray(base64.b64decode(text, validate=True))),
+    (datetime, "datetime", _zoned, partial(_to_zoned, datetime)),  # before date, its parent
+    (date, "date", date.isoformat, date.fromisoformat),
+    (time, "time", _zoned, partial(_to_zoned, time)),
+    (timedelta, "timedelta", lambda span: [span.days, span.seconds, span.microseconds], lambda own: timedelta(*own)),
+    (UUID, "uuid", lambda value: value.hex, lambda text: UUID(hex=text)),
+    (Decimal, "decimal", str, Decimal),
+    (complex, "complex", lambda number: [repr(number.real), repr(number.imag)], lambda own: complex(*map(float, own))),
+)
+"""Each type that has a tag: the tag, and how a value is written and read."""
+_READERS: dict[str, Callable[[Any], Any]] = {name: read for _, name, _, read in _KINDS} | {
+    "int": partial(int, base=16),
     "float": float,
     "tuple": tuple,
     "set": set,

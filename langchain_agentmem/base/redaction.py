@@ -5,7 +5,6 @@ A secret is found by its form (`sk-…`, a private key, the password in a URL) o
 `password = get_password()`.
 
     redact("OPENAI_API_KEY=abc123")     # 'OPENAI_API_KEY=***'
-    redact(text, patterns_with([r"\bBADGE-\d{6}\b"]))
 
 Every pattern takes time in proportion to the text: none starts within what it has just read, and none backtracks.
 """
@@ -13,15 +12,14 @@ Every pattern takes time in proportion to the text: none starts within what it h
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from langchain_agentmem.base.encoding import MAX_DEPTH
 from langchain_agentmem.base.safe_repr import HIDDEN, NAMES, SECRET_NAME
-from langchain_agentmem.errors import InvalidInput, safe_repr
+from langchain_agentmem.errors import InvalidInput
 
-__all__ = ["DEFAULT", "SecretPattern", "patterns_with", "redact", "redact_value"]
+__all__ = ["redact", "redact_value"]
 
 _HARMLESS = re.compile(
     r"(?is)[*•.…_#-]+|x[x-]{2,}|<[^>]*>|\[[^\]]*\]|\$\{[^}]*\}|\$\w+|\$\(.*|\{\{.*\}\}|\{\w*\}|%\w+%|%\(\w+\)s|%s"
@@ -59,167 +57,115 @@ def is_secret_value(value: str, kind: str, *, bare: bool = False, prose: bool = 
     return not prose or len(value) >= _LONG_TOKEN or (digits and (kind != "vague" or len(value) >= _LEAST_TOKEN))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SecretPattern:
-    """A pattern for secrets of one kind.
+def _without(text: str, regex: re.Pattern[str]) -> str:
+    """Return a text without the secrets of one kind.
 
-    Attributes:
-        name: The name of the pattern.
-        regex: The regular expression. The group whose name begins with "secret" is replaced; without such a group,
-            the whole match is.
-        is_secret: Decides if a match is a secret. Default: every match is, except placeholders (`<your key>`,
-            `${KEY}`).
-        needs: Texts in lower case of which every match contains one; they save searches. Default: none.
-
-    Raises:
-        InvalidInput: The regex is not valid, or matches the empty text.
+    The group whose name begins with "secret" is replaced; without such a group, the whole match is. With the groups of
+    `NAMES`, the name and the value decide if it is a secret. Else it is one, except placeholders such as `<your key>`.
     """
-
-    name: str
-    regex: str | re.Pattern[str]
-    is_secret: Callable[[re.Match[str]], bool] | None = None
-    needs: tuple[str, ...] = ("",)
-
-    def __post_init__(self) -> None:
-        try:
-            compiled = re.compile(self.regex)
-        except (re.error, TypeError, RecursionError) as error:
-            raise InvalidInput(f"The pattern {safe_repr(self.name)} is no regular expression: {error}.") from error
-        if not isinstance(compiled.pattern, str) or compiled.fullmatch(""):
-            raise InvalidInput(f"The pattern {safe_repr(self.name)} must match text, and not the empty text.")
-        object.__setattr__(self, "regex", compiled)
-
-    def without(self, text: str) -> str:
-        """Return a text without the secrets of this kind; the text itself if it has none."""
-        parts: list[str] = []
-        end = 0
-        for match in self.regex.finditer(text):  # type: ignore[union-attr]  # compiled above
-            start, stop = match.span(group := _secret_group(match))
-            secret = self.is_secret(match) if self.is_secret else not _HARMLESS.fullmatch(text, start, stop)
-            if secret and end <= start < stop:
-                # A number in JSON becomes a text, so that it stays JSON.
-                parts += (text[end:start], f'"{HIDDEN}"' if group == "secret_number" else HIDDEN)
-                end = stop
-        return "".join((*parts, text[end:]))
+    parts: list[str] = []
+    end = 0
+    for match in regex.finditer(text):
+        groups = [name for name, found in match.groupdict().items() if found is not None]
+        group = next((name for name in groups if name.startswith("secret")), 0)
+        start, stop = match.span(group)
+        if end <= start < stop and _is_secret(match, group):
+            # A number in JSON becomes a text, so that it stays JSON.
+            parts += (text[end:start], f'"{HIDDEN}"' if group == "secret_number" else HIDDEN)
+            end = stop
+    return "".join((*parts, text[end:]))
 
 
-def _secret_group(match: re.Match[str]) -> str | int:
-    return next((name for name, found in match.groupdict().items() if found is not None and name[:6] == "secret"), 0)
-
-
-def kind_of_name(name: str) -> str | None:
-    """Return the kind of secret that a name announces, as `SECRET_NAME` groups them; None if it announces none."""
-    match = SECRET_NAME.search(name[-200:])
-    return match and match.lastgroup
-
-
-def _is_named_secret(match: re.Match[str]) -> bool:
+def _is_secret(match: re.Match[str], group: str | int) -> bool:
     found = match.groupdict()
-    kind = next(kind for kind in ("password", "key", "vague") if found[kind])
-    value, bare = match[group := _secret_group(match)], group == "secret_bare"
+    kind = next((kind for kind in ("password", "key", "vague") if found.get(kind)), None)
+    if kind is None:
+        return not _HARMLESS.fullmatch(match[group])
+    bare = group == "secret_bare"
     prose = found.get("sign") == ":" and (kind == "vague" or bool(_MORE_WORDS.match(match.string, match.end(group))))
-    return is_secret_value(value, kind, bare=bare, prose=bare and prose)
+    return is_secret_value(match[group], kind, bare=bare, prose=bare and prose)
 
 
 _FREE = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
 """The start of a word; in JSON, the end of a line is a backslash and a letter."""
+_PRIVATE_KEY = re.compile(
+    r"(?s)-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?P<secret>(?:(?!-----BEGIN ).)*?"
+    r"(?=-----END [A-Z0-9 ]{0,40}PRIVATE KEY)|(?>(?:(?>(?:\\[nr]|\s)*)[A-Za-z0-9+/=]{20,}+)+))"
+)
+_URL = re.compile(r"""(?i)(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,30}://[^\s/:@"'<>]*+:(?P<secret>[^\s/"'<>]*)@""")
+_AUTHORIZATION = re.compile(
+    r"""(?ix)(?: \bauthorization\\?["']?\s{0,4}[:=,]\s{0,4}\\?["']?(?:bearer|basic|token|digest)\s{1,4}
+        | \bbearer\s{1,4}(?=[\w.~+/=-]{0,200}\d)(?=[\w.~+/=-]{12}) )(?P<secret>[^\s"'\\,;<>]++)
+        | (?<![\w-])(?:-u|--user)[ =]\\?["']?(?!\d+:\d)[^\s:"'\\]{1,99}+:(?P<secret_login>[^\s/"'\\][^\s"'\\]*+)"""
+)
+_COOKIE = re.compile(r"""(?i)\b(?:set-)?cookie:\s{0,4}(?P<secret>[\w.-]+=(?>(?:[^\r\n"'\\]|\\++(?!["']))+))""")
+_LINE = re.compile(
+    rf"""(?imx) (?: ^[ \t]*(?:export[ \t]+)?[\w.-]{{0,100}}? | (?<![^\s"'])--(?:[\w-]{{0,100}}-)? ) {NAMES}
+        (?: =(?P<secret_bare>[^\s"'`=<]\S*+)[ \t]*\r?$ | [ \t](?P<secret_option>[^\s"'\\$<-][^\s"'\\,;]*+) )"""
+)
+_NAMED_VALUE = re.compile(rf"""(?ix) {NAMES} (?:\\*["'`]\]?)? (?:[ \t]{{0,4}}:[ \t]{{0,4}}str(?=[ \t]{{0,8}}=))?
+        [ \t]{{0,8}} (?P<sign>=>|:=|=(?!=)|:(?!:|//)) [ \t]{{0,8}} (?:[rbfu](?=["'])|SecretStr\((?=["']))?
+        (?: (?= (?:(?<=\w":)|(?<=\w":[ ]))(?P<secret_number>\d+)(?=[\s,}}\]])
+        | (?P<slashes>\\{{1,8}}+)"(?P<secret_deep>(?>(?:[^"\\\n]|\\++(?!")|(?P=slashes)\\+")*))(?P=slashes)"
+        | "(?P<secret_double>(?>(?:[^"\\\n]|\\.)*))"
+        | '(?P<secret_single>(?>(?:[^'"\\\n]|"(?![ \t]{{0,8}}[,:}}\]])|\\.)*))'
+        | `(?P<secret_back>[^`"\n]*)` )
+        | (?![$%][{{(]|\{{)(?P<secret_bare>(?>(?:[^\s"'`,;&)\]}}<>|\\]|\\++(?!["'`]))+)) )""")
+"""What is quoted is only looked at, as there may be other names in it."""
+_PROVIDER_KEY = re.compile(rf"""(?x){_FREE}(?:
+        eyJ[\w-]{{5,}}+\.[\w-]{{5,}}+(?:\.[\w-]*+)?
+        | sk-(?:[A-Za-z0-9]{{16}} | (?:proj|ant|or|svcacct|admin|live|test)-(?=[\w-]{{10}})
+        | (?=[\w-]{{16}})(?=[\w-]{{0,200}}\d))[\w-]*+
+        | hf_(?:[A-Za-z0-9]{{16}} | (?=[A-Za-z0-9]{{10}})(?=[A-Za-z]{{0,200}}[0-9A-Z]))[A-Za-z0-9]*+
+        | gh[pousr]_[A-Za-z0-9]{{16,}}+ | github_pat_\w{{20,}}+ | glpat-[\w-]{{16,}}+
+        | A[KS]IA[A-Z0-9]{{16}}(?![A-Za-z0-9]) | AIza[\w-]{{30,}}+ | GOCSPX-[\w-]{{20,}}+
+        | (?:xox[a-z]|xapp)-[\w-]{{10,}}+ | [spr]k_(?:live|test)_[A-Za-z0-9]{{10,}}+
+        | (?:gsk_|xai-|pplx-|npm_)[A-Za-z0-9]{{20,}}+ | tvly-[\w-]{{16,}}+ | lsv2_[a-z]{{2}}_\w{{20,}}+
+        | SG\.[\w-]{{16,}}+\.[\w-]{{16,}}+
+        | (?i:https://(?:hooks\.slack\.com/(?:services|workflows)|discord(?:app)?\.com/api/webhooks)/)
+            (?P<secret>[\w/-]{{10,}}+))
+        | \d(?<![\w:-]\d)\d{{7,9}}:(?P<secret_telegram>AA[\w-]{{33}}(?![\w-]))""")
 _PREFIXES = (
     "eyj", "sk-", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "akia", "asia", "aiza", "xox",
     "gocspx-", "xapp-", "k_live_", "k_test_", "gsk_", "xai-", "pplx-", "npm_", "tvly-", "lsv2_", "sg.", ":aa",
     "hooks.slack.com", "/webhooks/",
 )  # fmt: skip
 _NAMED = ("pass", "pwd", "key", "token", "secret", "credential")
-
-DEFAULT: tuple[SecretPattern, ...] = (
-    SecretPattern(
-        name="private key",
-        regex=r"(?s)-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?P<secret>(?:(?!-----BEGIN ).)*?"
-        r"(?=-----END [A-Z0-9 ]{0,40}PRIVATE KEY)|(?>(?:(?>(?:\\[nr]|\s)*)[A-Za-z0-9+/=]{20,}+)+))",
-        needs=("private key",),
-    ),
-    SecretPattern(
-        name="password in a URL",
-        regex=r"""(?i)(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,30}://[^\s/:@"'<>]*+:(?P<secret>[^\s/"'<>]*)@""",
-        needs=("://",),
-    ),
-    SecretPattern(
-        name="authorization",
-        regex=r"""(?ix)(?: \bauthorization\\?["']?\s{0,4}[:=,]\s{0,4}\\?["']?(?:bearer|basic|token|digest)\s{1,4}
-            | \bbearer\s{1,4}(?=[\w.~+/=-]{0,200}\d)(?=[\w.~+/=-]{12}) )(?P<secret>[^\s"'\\,;<>]++)
-            | (?<![\w-])(?:-u|--user)[ =]\\?["']?(?!\d+:\d)[^\s:"'\\]{1,99}+:(?P<secret_login>[^\s/"'\\][^\s"'\\]*+)""",
-        needs=("authorization", "bearer", "-u"),
-    ),
-    SecretPattern(
-        name="cookie",
-        regex=r"""(?i)\b(?:set-)?cookie:\s{0,4}(?P<secret>[\w.-]+=(?>(?:[^\r\n"'\\]|\\++(?!["']))+))""",
-        needs=("cookie:",),
-    ),
-    SecretPattern(
-        name="line of an environment, option of a command",
-        regex=rf"""(?imx) (?: ^[ \t]*(?:export[ \t]+)?[\w.-]{{0,100}}? | (?<![^\s"'])--(?:[\w-]{{0,100}}-)? ) {NAMES}
-            (?: =(?P<secret_bare>[^\s"'`=<]\S*+)[ \t]*\r?$ | [ \t](?P<secret_option>[^\s"'\\$<-][^\s"'\\,;]*+) )""",
-        is_secret=_is_named_secret,
-        needs=_NAMED,
-    ),
-    SecretPattern(
-        name="named value",  # what is quoted is only looked at, as there may be other names in it
-        regex=rf"""(?ix) {NAMES} (?:\\*["'`]\]?)? (?:[ \t]{{0,4}}:[ \t]{{0,4}}str(?=[ \t]{{0,8}}=))?
-            [ \t]{{0,8}} (?P<sign>=>|:=|=(?!=)|:(?!:|//)) [ \t]{{0,8}} (?:[rbfu](?=["'])|SecretStr\((?=["']))?
-            (?: (?= (?:(?<=\w":)|(?<=\w":[ ]))(?P<secret_number>\d+)(?=[\s,}}\]])
-              | (?P<slashes>\\{{1,8}}+)"(?P<secret_deep>(?>(?:[^"\\\n]|\\++(?!")|(?P=slashes)\\+")*))(?P=slashes)"
-              | "(?P<secret_double>(?>(?:[^"\\\n]|\\.)*))"
-              | '(?P<secret_single>(?>(?:[^'"\\\n]|"(?![ \t]{{0,8}}[,:}}\]])|\\.)*))'
-              | `(?P<secret_back>[^`"\n]*)` )
-              | (?![$%][{{(]|\{{)(?P<secret_bare>(?>(?:[^\s"'`,;&)\]}}<>|\\]|\\++(?!["'`]))+)) )""",
-        is_secret=_is_named_secret,
-        needs=_NAMED,
-    ),
-    SecretPattern(
-        name="key of a provider",
-        regex=rf"""(?x){_FREE}(?:
-            eyJ[\w-]{{5,}}+\.[\w-]{{5,}}+(?:\.[\w-]*+)?
-          | sk-(?:[A-Za-z0-9]{{16}} | (?:proj|ant|or|svcacct|admin|live|test)-(?=[\w-]{{10}})
-              | (?=[\w-]{{16}})(?=[\w-]{{0,200}}\d))[\w-]*+
-          | hf_(?:[A-Za-z0-9]{{16}} | (?=[A-Za-z0-9]{{10}})(?=[A-Za-z]{{0,200}}[0-9A-Z]))[A-Za-z0-9]*+
-          | gh[pousr]_[A-Za-z0-9]{{16,}}+ | github_pat_\w{{20,}}+ | glpat-[\w-]{{16,}}+
-          | A[KS]IA[A-Z0-9]{{16}}(?![A-Za-z0-9]) | AIza[\w-]{{30,}}+ | GOCSPX-[\w-]{{20,}}+
-          | (?:xox[a-z]|xapp)-[\w-]{{10,}}+ | [spr]k_(?:live|test)_[A-Za-z0-9]{{10,}}+
-          | (?:gsk_|xai-|pplx-|npm_)[A-Za-z0-9]{{20,}}+ | tvly-[\w-]{{16,}}+ | lsv2_[a-z]{{2}}_\w{{20,}}+
-          | SG\.[\w-]{{16,}}+\.[\w-]{{16,}}+
-          | (?i:https://(?:hooks\.slack\.com/(?:services|workflows)|discord(?:app)?\.com/api/webhooks)/)
-              (?P<secret>[\w/-]{{10,}}+))
-          | \d(?<![\w:-]\d)\d{{7,9}}:(?P<secret_telegram>AA[\w-]{{33}}(?![\w-]))""",
-        needs=_PREFIXES,
-    ),
-)
-"""The default patterns."""
+_PATTERNS = {
+    _PRIVATE_KEY: ("private key",),
+    _URL: ("://",),
+    _AUTHORIZATION: ("authorization", "bearer", "-u"),
+    _COOKIE: ("cookie:",),
+    _LINE: _NAMED,
+    _NAMED_VALUE: _NAMED,
+    _PROVIDER_KEY: _PREFIXES,
+}
+"""The patterns of secrets, each with texts in lower case of which every match contains one; they save searches."""
 
 
-def redact(text: str, patterns: Sequence[SecretPattern] = DEFAULT) -> str:
+def redact(text: str) -> str:
     """Replace the secrets in a text.
 
     Args:
         text: Any text.
-        patterns: The patterns of secrets. Default: `DEFAULT`. An empty tuple replaces nothing.
 
     Returns:
         The text with `***` in place of each secret; the text itself if there is none.
     """
     lowered = text.lower()
-    for pattern in patterns:
-        if any(each in lowered for each in pattern.needs):
-            text = pattern.without(text)
+    for regex, needs in _PATTERNS.items():
+        if any(each in lowered for each in needs):
+            text = _without(text, regex)
     return text
 
 
-def redact_value(value: object, patterns: Sequence[SecretPattern] = DEFAULT) -> Any:
+def redact_value(value: object) -> Any:
     """Replace the secrets in a JSON-like value: in its texts and keys, and values that are named like a secret.
 
     The name is the key, as in `{"password": 1234}`, or next to the value: `{"name": "DB_PASSWORD", "value": "x"}`.
 
     Args:
         value: Dictionaries, lists, tuples, sets and texts in each other; anything else stays as it is.
-        patterns: As for `redact`. Names count too, unless this is empty.
 
     Returns:
         A new value; nothing of the given one is changed. Of two keys that would become one, the later is numbered.
@@ -227,51 +173,33 @@ def redact_value(value: object, patterns: Sequence[SecretPattern] = DEFAULT) -> 
     Raises:
         InvalidInput: It is nested more than 128 levels deep, or contains itself.
     """
-    return _redacted(value, tuple(patterns), None, MAX_DEPTH)
+    return _redacted(value, None, MAX_DEPTH)
 
 
-def patterns_with(extra: Iterable[SecretPattern | str | re.Pattern[str]]) -> tuple[SecretPattern, ...]:
-    """Return `DEFAULT` with additional patterns.
-
-    Args:
-        extra: Patterns, or regular expressions of which the whole match is taken out, or their groups `secret…`.
-
-    Raises:
-        InvalidInput: One of them is neither.
-    """
-    if isinstance(extra, str | re.Pattern | SecretPattern) or not isinstance(extra, Iterable):
-        raise InvalidInput(f"Patterns of secrets are a list, not {safe_repr(extra)}.")
-    made = (
-        each if isinstance(each, SecretPattern) else SecretPattern(name=f"pattern {number}", regex=each)
-        for number, each in enumerate(extra, 1)
-    )
-    return (*DEFAULT, *made)
-
-
-def _redacted(value: Any, patterns: tuple[SecretPattern, ...], kind: str | None, depth: int) -> Any:
+def _redacted(value: Any, kind: str | None, depth: int) -> Any:
     if isinstance(value, str):
-        return HIDDEN if kind and is_secret_value(value, kind) else redact(value, patterns)
+        return HIDDEN if kind and is_secret_value(value, kind) else redact(value)
     if isinstance(value, Mapping | list | tuple | set | frozenset):
         if not depth:
             raise InvalidInput(f"The value is nested more than {MAX_DEPTH} levels deep, or contains itself.")
         if isinstance(value, Mapping):
-            return _redacted_dict(value, patterns, depth - 1)
-        items = [_redacted(item, patterns, kind, depth - 1) for item in value]
+            return _redacted_dict(value, depth - 1)
+        items = [_redacted(item, kind, depth - 1) for item in value]
         return type(value)(items) if type(value) in (tuple, set, frozenset) else items
     if kind and isinstance(value, int) and not isinstance(value, bool):
         return HIDDEN if is_secret_value(str(value), kind) else value
     return value
 
 
-def _redacted_dict(value: Mapping[Any, Any], patterns: tuple[SecretPattern, ...], depth: int) -> dict[Any, Any]:
+def _redacted_dict(value: Mapping[Any, Any], depth: int) -> dict[Any, Any]:
     made: dict[Any, Any] = {}
     label = value.get("name", value.get("key"))
     for key, item in value.items():
         name = label if key == "value" and isinstance(label, str) else key
-        kind = kind_of_name(name) if patterns and isinstance(name, str) else None
-        plain = new = redact(key, patterns) if isinstance(key, str) else key
+        announced = SECRET_NAME.search(name[-200:]) if isinstance(name, str) else None
+        plain = new = redact(key) if isinstance(key, str) else key
         number = 2
         while new in made:
             new, number = f"{plain} {number}", number + 1
-        made[new] = _redacted(item, patterns, kind, depth)
+        made[new] = _redacted(item, announced and announced.lastgroup, depth)
     return made

@@ -16,7 +16,7 @@ from pydantic import NonNegativeInt, PositiveInt, StringConstraints
 
 from langchain_agentmem.base.argument_checks import ALL, EVERYTHING, Options
 from langchain_agentmem.base.clock import moment
-from langchain_agentmem.base.redaction import DEFAULT, SecretPattern, redact
+from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.compression import Compressor
 from langchain_agentmem.rewinding import memory_rows
@@ -76,11 +76,6 @@ class LayersConfig(Options):
         if not isinstance(config, Mapping):
             raise InvalidInput(f"A configuration is a mapping of names to values, not {type(config).__name__}.")
         return cls(**{name: value for name, value in config.items() if name in cls.model_fields})
-
-    @property
-    def patterns(self) -> Sequence[SecretPattern]:
-        """The patterns of secrets that are removed from texts."""
-        return DEFAULT if self.redact_secrets else ()
 
 
 USUAL_LAYERS = LayersConfig()
@@ -240,7 +235,7 @@ class Ground(MemorySession):
 
     def clean(self, text: str) -> str:
         """A text without secrets."""
-        return redact(text, self.settings.patterns)
+        return redact(text) if self.settings.redact_secrets else text
 
 
 class Layer:

@@ -419,10 +419,9 @@ class CoreMemory(Layer):
         """
         if isinstance(importance, bool) or not isinstance(importance, int) or not 1 <= importance <= MOST:
             raise InvalidInput(f"importance must be a whole number from 1 to {MOST}, not {safe_repr(importance)}.")
-        name = name_given(key, "a key of core memory")
-        patterns = self.settings.patterns
-        # A name tells what is a secret too: {"db_password": "x"}.
-        [(clean, said)] = redact_value({name: text_given(value, "A value of core memory")}, patterns).items()
+        clean, said = name_given(key, "a key of core memory"), text_given(value, "A value of core memory")
+        if self.settings.redact_secrets:  # a name tells what is a secret too: {"db_password": "x"}
+            [(clean, said)] = redact_value({clean: said}).items()
         return Setting(clean, said, importance, self._ending(ttl))
 
     def _add_to(self, tx: Transaction, change: Change, settings: Sequence[Setting]) -> TooLarge | None:

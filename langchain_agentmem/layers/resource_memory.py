@@ -650,8 +650,9 @@ class ResourceMemory(Layer):
             given = {"redact_secrets": self.settings.redact_secrets, **(config or {})}
         snapshot = build_resource_snapshot(resource_file, given, resolve_paths)
         name = self._ground.clean(Path(os.fsdecode(resource_file)).name)
-        patterns = self._ground.settings.patterns
-        items = [redact_value({**item, "file": name}, patterns) for item in snapshot["items"]]
+        items = [{**item, "file": name} for item in snapshot["items"]]
+        if self._ground.settings.redact_secrets:
+            items = redact_value(items)
         for item in items:
             item["content_excerpt"] = truncated(item["content_excerpt"], ITEM_CHARS)
 

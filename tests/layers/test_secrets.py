@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import re
 import string
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_agentmem.base.redaction import SecretPattern, patterns_with, redact, redact_value
+from langchain_agentmem.base.redaction import redact, redact_value
 from langchain_agentmem.errors import InvalidInput
 
 S = "Zq7xT2mB9wL4kR8vN3cY"  # 20 letters and digits
@@ -95,29 +94,6 @@ class TestValues:
         value.append(value)
         with pytest.raises(InvalidInput, match="contains itself"):
             redact_value(value)
-
-
-class TestPatternsOfTheUser:
-    def test_are_added_to_ours(self):
-        patterns = patterns_with([r"\bBADGE-\d{6}\b", re.compile(r"room (?P<secret>\d+)")])
-        assert redact(f"BADGE-123456 in room 42, sk-{S}", patterns) == "*** in room ***, ***"
-        assert redact_value(["BADGE-123456"], patterns) == ["***"]
-
-    def test_can_decide(self):
-        even = SecretPattern(name="even", regex=r"\d+", is_secret=lambda match: int(match.group()) % 2 == 0)
-        assert redact("1 2 3 4", [even]) == "1 *** 3 ***"
-
-    def test_take_the_place_of_ours(self):
-        assert redact(f"sk-{S} password=x1", ()) == f"sk-{S} password=x1"
-        assert redact_value({"password": "x"}, ()) == {"password": "x"}
-
-    def test_that_cannot_work_are_refused(self):
-        for regex in ("(", "x*", "", 3, None, b"bytes"):
-            with pytest.raises(InvalidInput, match="pattern"):
-                SecretPattern(name="odd", regex=regex)
-        for extra in ("abc", 3, SecretPattern(name="a", regex="b")):
-            with pytest.raises(InvalidInput, match="a list"):
-                patterns_with(extra)
 
 
 class TestTime:

@@ -1,11 +1,16 @@
-"""Whoever may be listening is found where listeners can be; where that cannot be told, the answer is "maybe"."""
+"""Whoever may be listening is found where listeners can be."""
 
 import sys
-from types import ModuleType
 from unittest.mock import Mock
 
 import pytest
-from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler, UsageMetadataCallbackHandler
+from langchain_core.callbacks import (
+    AsyncCallbackHandler,
+    BaseCallbackHandler,
+    UsageMetadataCallbackHandler,
+    get_usage_metadata_callback,
+)
+from langchain_core.tracers.context import collect_runs
 from langgraph.pregel._messages import StreamMessagesHandler
 
 from langchain_agentmem import AgentMemory
@@ -32,13 +37,17 @@ class TestListeners:
             assert not tracing_module.listens(memory.audit.handler())
         assert all(map(tracing_module.listens, [Loud(), Collector(), Mock(hears_nodes_only=False), object()]))
 
-    def test_a_library_that_has_moved_its_switches_is_asked_itself(self, tracing, monkeypatch):
-        monkeypatch.setitem(sys.modules, "langsmith._internal._context", ModuleType("moved"))
-        assert tracing_module.may_be_traced(None)
-
     @pytest.mark.parametrize("name", ["LANGSMITH_TRACING", "LANGCHAIN_TRACING_V2"])
     def test_the_environment_is_heard_before_langsmith_is_loaded(self, monkeypatch, name):
-        assert not tracing_module._langsmith_may_listen({})
+        monkeypatch.delitem(sys.modules, "langsmith.utils")
+        assert not tracing_module.may_be_traced(None)
         monkeypatch.setenv(name, "true")
         forget_environment()
-        assert tracing_module._langsmith_may_listen({})
+        assert tracing_module.may_be_traced(None)
+
+    def test_handlers_of_other_context_variables_are_found(self):
+        with get_usage_metadata_callback():
+            assert not tracing_module.may_be_traced(None)
+        with collect_runs():
+            assert tracing_module.may_be_traced(None)
+        assert not tracing_module.may_be_traced(None)
