@@ -121,7 +121,7 @@ def test_at_random_moments(hooked, tmp_path, caplog):
             assert [each for each in failed if not isinstance(each, asyncio.CancelledError)] == []
             checks += [each for each in outcomes if callable(each)]
         async with asyncio.timeout(30):  # a thread reports its result a moment before it is idle
-            while any(each._state.threads != len(each._state.idle) for each in LANES):
+            while any(each._state.threads != each._state.idle for each in LANES):
                 await asyncio.to_thread(dict)
         assert calls.open == 0
         await calls.memory.database.hooks.settle()

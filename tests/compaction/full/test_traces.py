@@ -88,6 +88,7 @@ async def test_an_agent_shows_a_recovery_between_the_call_that_was_refused_and_t
 def test_a_summary_in_the_background_is_a_run_of_its_own(memory, collector, monkeypatch):
     listening = ContextVar("listening", default=collector)  # in every thread, as LangSmith's tracer does
     monkeypatch.setattr(tracers, "_configure_hooks", [(listening, True, None, None)])
+    monkeypatch.setattr("langchain_agentmem.tracing.may_be_traced", lambda config: True)
     session = memory.session("t", namespace=("ada",))
     for number in range(4):
         session.finish_round(session.create_round(f"query {number}").id)
