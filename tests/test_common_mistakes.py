@@ -123,8 +123,8 @@ REFUSED = {
     'memory.conversation("monday").add()': "A message needs a role: give message= or role=",
     'memory.conversation("monday").add(RemoveMessage("m"))': "use remove_by_id('m')",
     'memory.conversation("monday").load_from_file(7)': "cannot be read as a saved memory: expected str",
-    'post(memory, {"message": "Hi."})': "A post is a Post, not dict",
-    'post(memory, message="Hi.")': "A post needs a sender and a recipient",
+    'post(memory, {"message": "Hi."})': "post must be an instance of Post",
+    'post(memory, message="Hi.")': "send_from must be a valid string",
     'memory.session("s").create_round()': "SessionMemory.create_round() missing 1 required positional argument",
     'memory.create("conversation")': "there are conversation_history, kg, layers,",
     # layers and facts

@@ -180,10 +180,7 @@ def changed(message: Message, changes: Mapping[str, Any]) -> Message:
         raise MessageError(
             f"A message has no field {safe_repr(unknown[0])} to change; it has {', '.join(sorted(_FIELDS))}."
         )
-    try:
-        return dataclasses.replace(message, **changes)
-    except TypeError as error:
-        raise MessageError(f"This change does not fit a message: {error}.") from error
+    return dataclasses.replace(message, **changes)
 
 
 def new_version(old: message_log.LogEntry, message: Message) -> message_log.LogEntry:

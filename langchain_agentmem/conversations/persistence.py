@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from langchain_agentmem.base.argument_checks import Options, check_instance, check_value
+from langchain_agentmem.base.argument_checks import Options, check_instance
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.events import EventContext, MemoryEvent, MemoryResetEvent, MessagesRemoved, MessagesStored
 from langchain_agentmem.base.files import whole_file
@@ -181,10 +181,8 @@ def write_document(
     Raises:
         InvalidInput: The additional state is no dictionary or no JSON, or the file cannot be written.
     """
-    state = check_value(Mapping[str, Any] | None, additional_state, "The additional state")
-    saved = SavedMemory(
-        memory_type=memory_type, entries=entries, additional_state=None if state is None else dict(state)
-    )
+    state: Any = additional_state
+    saved = SavedMemory(memory_type=memory_type, entries=entries, additional_state=state)
     try:
         text = json.dumps(dict(saved), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:

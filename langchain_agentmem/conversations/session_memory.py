@@ -41,7 +41,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import Field, Strict, model_validator
 
 from langchain_agentmem.base import encoding
-from langchain_agentmem.base.argument_checks import Options, check_flag
+from langchain_agentmem.base.argument_checks import Options, check_flag, check_instance
 from langchain_agentmem.base.concurrency import awaited, in_worker
 from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.namespaces import ThreadKey, ThreadLike, id_of, path_of
@@ -68,10 +68,10 @@ from langchain_agentmem.messages.role_rounds import (
     SharedMemoryEntry,
 )
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_rows import Kept, Place, View
+from langchain_agentmem.rewinding.memory_rows import Kept, Place, RowDraft, View
 from langchain_agentmem.rewinding.thread_memory import ThreadPoint, thread_point
 from langchain_agentmem.search.search_index import Series
-from langchain_agentmem.storage import Transaction, queries
+from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
 
 POST_KIND, ROUND_KIND = "thread_post", "thread_round"
@@ -81,11 +81,9 @@ _SLOT = attrgetter("slot")
 class ThreadLog:
     """The log of a thread's session, with the functions of `message_log` that a session uses.
 
-    Who writes must be in a task of the thread.
-
     Args:
         point: The thread.
-        database: Where it is kept.
+        database: The database of the thread.
     """
 
     def __init__(self, point: ThreadPoint, database: Database) -> None:
@@ -109,17 +107,15 @@ class ThreadLog:
         """
         del at, retention  # what a thread's checkpoints show is kept
         view, place = self._point.open(tx, now)
-        here = _named(tx, view, [entry.key for entry in entries])
-        known = {key: (_stored(kept), kept.extra.get("earlier", ())) for key, kept in here.items()}
+        known = _named(tx, view, [entry.key for entry in entries])
         fresh: list[LogEntry] = []
         for entry in entries:
-            old, earlier = known.setdefault(entry.key, (entry, ()))
+            old = known.setdefault(entry.key, entry)
             if old is entry:
                 fresh.append(entry)
-            # What was edited since is here all the same: a step that is run again repeats its first words.
-            elif not says_the_same(old, entry) and not (old.kind == entry.kind and _mark(entry.body) in earlier):
+            elif not says_the_same(old, entry):
                 raise message_log.taken(entry.key)
-        self._write(tx, place, [_draft(entry) for entry in fresh], now)
+        self._write(tx, place, list(map(_draft, fresh)), now)
         return Appended([entry.key for entry in fresh], [])
 
     def update(
@@ -136,19 +132,17 @@ class ThreadLog:
             StepIsOver: Another attempt of the task has taken its place.
         """
         view, place = self._point.open(tx, now)
-        kept = _named(tx, view, [key]).get(key)
-        if kept is None:
+        old = _named(tx, view, [key]).get(key)
+        if old is None:
             raise message_log.unknown(key, at)
-        old = _stored(kept)
-        entry = change(old)._replace(key=key)
-        if entry.body == old.body and entry.attachments == old.attachments:
+        entry = change(old)
+        if entry.body == old.body:
             return False
-        earlier = [*kept.extra.get("earlier", ()), _mark(kept.body)]
-        self._write(tx, place, [_draft(entry, first=old.slot, earlier=earlier)], now)
+        self._write(tx, place, [_draft(entry._replace(slot=old.slot))], now)
         return True
 
     def clear(self, tx: Transaction, at: ThreadKey, *, keep_description: bool) -> int:
-        """Delete everything, or everything but the description. What past checkpoints show stays as it is.
+        """Delete everything. What past checkpoints show stays as it is.
 
         Returns:
             How many entries were deleted.
@@ -157,26 +151,24 @@ class ThreadLog:
             InvalidInput: This is no task.
             StepIsOver: Another attempt of the task has taken its place.
         """
-        del at
+        del at, keep_description  # it has none
         now = self._database.now()
         view, place = self._point.open(tx, now)
         drafts = [
-            memory_rows.RowDraft(each.kind, each.key, None, now)
+            RowDraft(kind, each.key, None, now)
             for kind in (ROUND_KIND, POST_KIND)
             for each in memory_rows.current(tx, view, kind)
-            if not (keep_description and each.label == message_log.DESCRIPTION)
         ]
         self._write(tx, place, drafts, now)
         return len(drafts)
 
     def get(self, tx: Transaction, at: ThreadKey, key: str) -> LogEntry | None:
-        """One entry by its key, or None."""
+        """Return one entry by its key, or None."""
         del at
-        found = _named(tx, self._view(tx), [key])
-        return _stored(found[key]) if key in found else None
+        return _named(tx, self._view(tx), [key]).get(key)
 
     def rounds(self, tx: Transaction, at: ThreadKey) -> tuple[list[LogEntry], list[LogEntry]]:
-        """The rounds and all messages, each in the order in which they came."""
+        """Return the rounds and all messages, each in the order in which they came."""
         del at
         view = self._view(tx)
         begun, said = (map(_stored, memory_rows.current(tx, view, kind)) for kind in (ROUND_KIND, POST_KIND))
@@ -185,7 +177,7 @@ class ThreadLog:
     def _view(self, tx: Transaction) -> View:
         return self._point.view(tx, self._database.now())
 
-    def _write(self, tx: Transaction, place: Place, drafts: Sequence[memory_rows.RowDraft], now: int) -> None:
+    def _write(self, tx: Transaction, place: Place, drafts: Sequence[RowDraft], now: int) -> None:
         series = Series(self._point.path, POST_KIND, self._point.name)
         memory_rows.write(tx, place, drafts, series=series, now=now)
 
@@ -195,31 +187,26 @@ def is_of_thread(given: Any) -> bool:
     return isinstance(given, Mapping) or hasattr(given, "stream_writer")
 
 
-def _named(tx: Transaction, view: View, keys: Iterable[str]) -> dict[str, Kept]:
-    """Rounds and posts by their keys; none is both."""
+def _named(tx: Transaction, view: View, keys: Iterable[str]) -> dict[str, LogEntry]:
+    """Return rounds and posts by their keys; none is both."""
     wanted = list(keys)
     begun = memory_rows.named(tx, view, ROUND_KIND, wanted)
-    return begun | memory_rows.named(tx, view, POST_KIND, wanted)
+    rows = begun | memory_rows.named(tx, view, POST_KIND, wanted)
+    return {key: _stored(kept) for key, kept in rows.items()}
 
 
-def _draft(entry: LogEntry, *, first: int | None = None, earlier: Sequence[str] = ()) -> memory_rows.RowDraft:
-    """An entry as a row.
-
-    Args:
-        entry: The entry.
-        first: The number of its first version, which says where it stands; None for the first one.
-        earlier: What marks the versions before.
-    """
+def _draft(entry: LogEntry) -> RowDraft:
+    """Return an entry as a row. A new version names the first one, which says where it stands."""
     extra: dict[str, Any] = {name: value for name in TEXTS if (value := getattr(entry, name)) is not None}
     if entry.attachments is not None:
         extra["attachments"] = read_plain(entry.attachments)
-    if first is not None:
-        extra |= {"first": first, "earlier": list(earlier)}
+    if entry.slot:
+        extra["first"] = entry.slot
     if entry.findable:
         extra["words"] = entry.words
         if entry.role != "tool" and entry.sender is not None:
             extra["speaker"] = entry.sender
-    return memory_rows.RowDraft(
+    return RowDraft(
         ROUND_KIND if entry.kind == message_log.ROUND else POST_KIND,
         entry.key,
         entry.body,
@@ -244,10 +231,6 @@ def _stored(kept: Kept) -> LogEntry:
         slot=kept.extra.get("first", kept.number),
         **texts,
     )
-
-
-def _mark(body: bytes) -> str:
-    return queries.digest(body).hex()
 
 
 ROLE_LANE = "role:"
@@ -465,12 +448,11 @@ class SessionMemory(LogMemory):
         self._retention = checked_retention(retention)
         if is_of_thread(session_id):
             point = thread_point(self._database, session_id)
-            if namespace is not None and path_of(namespace) != point.path:
+            if self._retention is not None or (namespace is not None and path_of(namespace) != point.path):
                 raise InvalidInput(
-                    "The session of a thread is in the namespace that its config names: leave namespace= out."
+                    "The session of a thread is in the namespace that its config names, and keeps what its checkpoints "
+                    "show: leave namespace= and retention= out."
                 )
-            if self._retention is not None:
-                raise InvalidInput("The session of a thread keeps what its checkpoints show: leave retention= out.")
             self._id_name = "thread_id"
             self._at, self._log = ThreadKey(point.path, point.name), ThreadLog(point, self._database)
         else:
@@ -528,13 +510,14 @@ class SessionMemory(LogMemory):
             The post.
 
         Raises:
-            MessageError: There is no such round, sender or recipient are missing, or the post's id is taken by
-                other content.
+            InvalidInput: Sender or recipient are missing, or the post is none.
+            MessageError: There is no such round, or the post's id is taken by other content.
         """
-        given = _post(post, send_from, send_to, message, attachments)
+        new: Any = {"send_from": send_from, "send_to": send_to, "attachment_list": attachments}
+        given = check_instance(Post, post, "post") or Post.create(message, **new)
         append = self._append([post_entry(given, round_id, self._database.now())])
 
-        def add(tx: Transaction) -> message_log.Appended:
+        def add(tx: Transaction) -> Appended:
             self._require_round(tx, round_id)
             return append(tx)
 
@@ -662,17 +645,17 @@ class SessionMemory(LogMemory):
 
     # -- plumbing ----------------------------------------------------------------------------------------------
 
-    def _read(self, **asked: Any) -> tuple[list[message_log.LogEntry], list[message_log.LogEntry]]:
+    def _read(self, **asked: Any) -> tuple[list[LogEntry], list[LogEntry]]:
         if "role" in asked:
             _check_role(asked["role"])
-        found: tuple[list[message_log.LogEntry], list[message_log.LogEntry]]
+        found: tuple[list[LogEntry], list[LogEntry]]
         found = self._run("read", partial(self._log.rounds, at=self._at), **asked)
         return found
 
     def _rounds(self, **asked: Any) -> list[Round]:
         return assembled(*self._read(**asked))
 
-    def _require_round(self, tx: Transaction, round_id: str) -> message_log.LogEntry:
+    def _require_round(self, tx: Transaction, round_id: str) -> LogEntry:
         row = self._log.get(tx, self._at, id_of(round_id, "round", MessageError))
         if row is None or row.kind != message_log.ROUND:
             raise MessageError(
@@ -693,30 +676,12 @@ class SessionMemory(LogMemory):
         self._run(verb, change, write=True, round_id=round_id)
 
 
-def _post(
-    post: Post | None,
-    send_from: str | None,
-    send_to: str | None,
-    message: str | None,
-    attachments: Iterable[Attachment],
-) -> Post:
-    if isinstance(post, Post):
-        return post
-    if post is not None:
-        raise MessageError(f"A post is a Post, not {type(post).__name__}.")
-    if not isinstance(send_from, str) or not isinstance(send_to, str) or not send_from or not send_to:
-        raise MessageError("A post needs a sender and a recipient: give post=, or send_from= and send_to=.")
-    return Post.create(message, send_from, send_to, () if attachments is None else attachments)
-
-
 def _check_role(given: Any) -> None:
     if not isinstance(given, str):
         raise MessageError(f"A role must be a text, not {safe_repr(given)}.")
 
 
-def _messages_for(
-    rounds: Sequence[message_log.LogEntry], messages: Sequence[message_log.LogEntry], role: str
-) -> list[BaseMessage]:
+def _messages_for(rounds: Sequence[LogEntry], messages: Sequence[LogEntry], role: str) -> list[BaseMessage]:
     plain = {row.key: row for row in messages if row.recipient is None} if role == log_entries.ASSISTANT else {}
     found: list[BaseMessage] = []
     for each in role_rounds(assembled(rounds, messages), role, include_failures=False):

@@ -27,31 +27,20 @@ from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageE
 from langchain_agentmem.messages import provider_content
 from langchain_agentmem.messages.provider_content import PartOf, image_part
 
-
-def _said_in(reply: Any) -> Any:
-    """The message in a reply of a provider."""
-    if not isinstance(reply, Mapping):
-        raise MessageError(f"A reply must be a dictionary, not {type(reply).__name__}.")
-    if "role" in reply:
-        return reply
-    if "choices" in reply:
-        try:
-            return reply["choices"][0]["message"]
-        except (LookupError, TypeError) as error:
-            raise MessageError("The reply's 'choices' hold no message.") from error
-    return reply["message"] if isinstance(reply.get("message"), Mapping) else reply
+_REPLY = (
+    *("role", "content", "name", "structured_data", "reasoning_details", "tool_call_id", "tool_calls", "agent_calls"),
+)
 
 
 def _fields_of(reply: Any) -> dict[str, Any]:
-    """The arguments of a message that a reply holds, an object or a dictionary; only those that are set.
+    """Return the arguments of a message that a reply holds, an object or a dictionary; only those that are set.
 
     Raises:
-        MessageError: It is neither.
+        MessageError: It holds none.
     """
-    if reply is None or isinstance(reply, str | bytes | int | float | list):
-        raise MessageError(f"A reply must be an object or a dictionary, not {type(reply).__name__}.")
-    found = _named(reply, ("role", "content", "name", "structured_data", "reasoning_details", "tool_call_id"))
-    found |= _named(reply, ("tool_calls", "agent_calls"))
+    found = _named(reply, _REPLY)
+    if not found:
+        raise MessageError(f"A reply must be an object or a dictionary with the message, not {safe_repr(reply)}.")
     found["tool_calls"] = [_call(call) for call in found.get("tool_calls") or ()]
     thinking = _get(reply, "thinking") or _get(reply, "reasoning")
     if isinstance(thinking, str):
@@ -387,30 +376,6 @@ class Message:
         return data
 
     @classmethod
-    def from_response_dict(
-        cls,
-        response_dict: Mapping[str, Any],
-        *,
-        default_role: str = "assistant",
-        default_name: str | None = None,
-        message_id: str | None = None,
-    ) -> Self:
-        """Build a message from a provider's reply.
-
-        Args:
-            response_dict: The message of the reply, or the whole reply with its ``choices``.
-            default_role: The role when the reply has none. Default ``"assistant"``.
-            default_name: The name when the reply has none. Default None.
-            message_id: Default: a new id.
-
-        Raises:
-            MessageError: It is not a reply.
-        """
-        return cls.from_harmonized_response(
-            _said_in(response_dict), default_role=default_role, default_name=default_name, message_id=message_id
-        )
-
-    @classmethod
     def from_harmonized_response(
         cls,
         response: object,
@@ -419,7 +384,7 @@ class Message:
         default_name: str | None = None,
         message_id: str | None = None,
     ) -> Self:
-        """Build a message from a reply that is an object.
+        """Build a message from the message of a provider's reply, an object or a dictionary.
 
         Args:
             response: Anything with ``role``, ``content``, ``tool_calls``, ``reasoning_details``, ``thinking``
@@ -429,7 +394,7 @@ class Message:
             message_id: Default: a new id.
 
         Raises:
-            MessageError: A part of it has a type that no message can have.
+            MessageError: It holds no message, or a part of it has a type that no message can have.
         """
         found = _fields_of(response)
         found["role"] = found.get("role") or default_role
@@ -437,6 +402,8 @@ class Message:
         if message_id is not None:
             found["message_id"] = message_id
         return cls._made(found)
+
+    from_response_dict = from_harmonized_response
 
 
 KEPT = tuple(each.name for each in dataclasses.fields(Message) if each.name != "message_id")
@@ -494,35 +461,28 @@ def as_time(value: Any) -> datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
-def _listed(name: str, value: Any) -> list[Any]:
-    if not isinstance(value, list | tuple):
-        raise MessageError(f"A message's {safe_repr(name)} must be a list, not {type(value).__name__}.")
+def _listed(name: str, value: Any, kind: type = object) -> list[Any]:
+    if not isinstance(value, list | tuple) or not all(isinstance(item, kind) for item in value):
+        texts = " of texts" if kind is str else ""
+        raise MessageError(f"A message's {safe_repr(name)} must be a list{texts}, not {safe_repr(value)}.")
     return list(value)
 
 
 def _content(value: Any) -> str | dict[str, Any] | list[Any]:
-    if isinstance(value, list | tuple):
-        for index, block in enumerate(value):
-            if not isinstance(block, str | dict):
-                raise MessageError(f"content[{index}] must be text or a dictionary, not {type(block).__name__}.")
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, list | tuple) and all(isinstance(block, str | dict) for block in value):
         return list(value)
-    if isinstance(value, str | Mapping):
-        return value if isinstance(value, str) else dict(value)
+    if isinstance(value, str):
+        return value
     raise MessageError(
         "A message's content must be text, a dictionary, a list of texts and dictionaries, or None; "
-        f"not {type(value).__name__}."
+        f"not {safe_repr(value)}."
     )
 
 
 def _calls(kind: type[ToolCallMsg | AgentCallMsg], name: str, value: Any) -> list[Any]:
     return [call if isinstance(call, kind) else kind.from_dict(call) for call in _listed(name, value)]
-
-
-def _texts(name: str, value: Any) -> list[str]:
-    for index, item in enumerate(_listed(name, value)):
-        if not isinstance(item, str):
-            raise MessageError(f"{name}[{index}] must be text, not {type(item).__name__}.")
-    return list(value)
 
 
 def _mapped(name: str, value: Any) -> dict[str, Any]:
@@ -534,7 +494,7 @@ def _mapped(name: str, value: Any) -> dict[str, Any]:
 _SETTLED = (
     ("tool_calls", partial(_calls, ToolCallMsg)),
     ("agent_calls", partial(_calls, AgentCallMsg)),
-    ("images", _texts),
+    ("images", partial(_listed, kind=str)),
     ("reasoning_details", _listed),
     ("structured_data", _mapped),
     ("langchain", _mapped),

@@ -93,7 +93,7 @@ class TestFiles:
         path = tmp_path / "memory.json"
         path.write_text("old", encoding="utf-8")
         for state in ({"a": object()}, {"a": float("nan")}, [1], 5, "text", {"a": b"x"}):
-            with pytest.raises(InvalidInput, match="additional state"):
+            with pytest.raises(InvalidInput, match=r"additional.state"):
                 await do(memory.conversation("chat"), "save_to_file", path, state)
         assert path.read_text(encoding="utf-8") == "old"
         assert listed(tmp_path) == ["memory.json"]

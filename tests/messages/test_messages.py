@@ -434,11 +434,10 @@ class TestProviderFormat:
         reply = {"role": "assistant", "content": None, "tool_calls": [call], "reasoning_details": [{"a": 1}]}
         calls = [ToolCallMsg(id="1", name="t", arguments="{}")]
         own = {"message_id": "m", "name": "agent", "tool_calls": calls, "reasoning_details": [{"a": 1}]}
-        for given_reply in (reply, {"choices": [{"message": reply}]}):
-            found = Message.from_response_dict(given_reply, default_name="agent", message_id="m")
-            assert found == Message(role="assistant", **own)
+        found = Message.from_response_dict(reply, default_name="agent", message_id="m")
+        assert found == Message(role="assistant", **own)
         assert Message.from_response_dict({"content": "x"}, default_role="critic").role == "critic"
-        for wrong in ("x", {"choices": []}, {"content": 5}):
+        for wrong in ("x", {"choices": [{"message": reply}]}, {"content": 5}):
             with pytest.raises(MessageError):
                 Message.from_response_dict(wrong)
 

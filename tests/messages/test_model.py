@@ -93,7 +93,7 @@ class TestOldDumps:
             (Round, {"user_query": "q", "post_list": [None]}, "post_list[0]"),
             (Conversation, {"enabled": "yes"}, "enabled must be a valid boolean"),
             (Attachment, {"type": "plan", "content": 5}, "content must be a valid string"),
-            (Attachment, {"type": ["plan"], "content": ""}, "'type' must be text"),
+            (Attachment, {"type": ["plan"], "content": ""}, "no attachment type ['plan']"),
             (Attachment, {"content": ""}, "'type' is missing"),
             (SharedMemoryEntry, {"type": "a", "scope": "b", "content": ""}, "'round' or 'conversation'"),
             (MessageContent, {"next_action": "sleep"}, "'sleep'"),
@@ -134,7 +134,7 @@ class TestValues:
     def test_what_json_cannot_hold_is_no_extra(self):
         with pytest.raises(InvalidInput, match="JSON-able"):
             Attachment.create("plan", "p", extra={"a": [object()]})
-        with pytest.raises(InvalidInput, match="belongs in"):
+        with pytest.raises(InvalidInput, match="JSON-able"):
             Attachment.create("plan", "p", extra=SharedMemoryEntry.create("a", "round", "b"))
         assert Attachment.create("plan", "p", extra=(1, 2)).extra == [1, 2]
 
