@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 from threading import TIMEOUT_MAX
 from typing import Any, NamedTuple
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from pydantic import Field, field_validator
 
 from langchain_agentmem.base.argument_checks import Options
@@ -83,8 +83,6 @@ def turn_of(message: BaseMessage) -> Turn:
     images: list[dict[str, Any]] = []
     calls = calls_of(message)
     lines = [*_lines(message.content, images, {call.get("id") for call in calls} - {None}), *map(_call, calls)]
-    if not calls and isinstance(message, AIMessage):
-        lines += _older_calls(message.additional_kwargs)
     if isinstance(message, ToolMessage):
         lines.insert(0, f"[Result of call {message.tool_call_id}{': error' if message.status == 'error' else ''}]")
     text = plain("\n".join(line for line in lines if line))
@@ -212,12 +210,6 @@ def _call(call: Mapping[str, Any]) -> str:
     name, arguments = called(call)
     told = arguments if isinstance(arguments, str) else _json({} if arguments is None else arguments)
     return f"[Calls {name or 'a tool'}, call {call.get('id') or call.get('call_id')}] {told}"
-
-
-def _older_calls(extra: Mapping[str, Any]) -> Iterator[str]:
-    """Calls that stand in the provider's form only."""
-    calls = extra.get("tool_calls") or [extra.get("function_call")]
-    return (_call(call) for call in (calls if isinstance(calls, list) else ()) if isinstance(call, Mapping))
 
 
 def _readable(value: Any, *, is_media: bool) -> Any:

@@ -20,7 +20,6 @@ import json
 import logging
 import math
 import re
-import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -64,16 +63,9 @@ _log = logging.getLogger(__name__)
 
 def _counts_by_download(model: Any) -> bool:
     """Whether a LangChain model has no tokenizer of its own: LangChain then fetches GPT-2's from a hub."""
-    if "langchain_core.language_models.base" not in sys.modules:
-        return False
-    from langchain_core.language_models.base import BaseLanguageModel  # noqa: PLC0415 - it is loaded already
-
-    if not isinstance(model, BaseLanguageModel) or model.custom_get_token_ids is not None:
-        return False
-    return (
-        type(model).get_num_tokens is BaseLanguageModel.get_num_tokens
-        and type(model).get_token_ids is BaseLanguageModel.get_token_ids
-    )
+    methods = [getattr(type(model), name, None) for name in ("get_num_tokens", "get_token_ids")]
+    is_default = {getattr(method, "__module__", "") for method in methods} == {"langchain_core.language_models.base"}
+    return is_default and getattr(model, "custom_get_token_ids", None) is None
 
 
 # --- What a message says -----------------------------------------------------------------------------------------
@@ -95,13 +87,8 @@ IMAGE = object()
 
 def _parts(get: Callable[[str], Any]) -> list[Any]:
     """Return what of a message costs tokens: its texts, `IMAGE` for each image, and tokens known without reading."""
-    extra = get("additional_kwargs")
-    extra = extra if isinstance(extra, Mapping) else {}
     # LangChain keeps calls a second time, in the provider's form, beside or among the content.
     calls = [*(get("tool_calls") or ()), *(get("invalid_tool_calls") or ())]
-    calls = calls or [*(extra.get("tool_calls") or ())]
-    if single := get("function_call") or extra.get("function_call"):
-        calls.append(single)
     parts = [each for each in (get("name"), get("tool_call_id")) if each and isinstance(each, str)]
     if isinstance(content := get("content"), str) and not calls:  # as most messages are
         return [*parts, content] if content else parts
@@ -533,8 +520,6 @@ class Budget(Options):
             given = {} if given is None else {"total": check_value(Annotated[int, Ge(0)], given, "budget")}
         if not isinstance(given, Mapping):
             raise InvalidInput(f"A budget is a number of characters, a mapping or a Budget, not {safe_repr(given)}.")
-        if unknown := [name for name in given if name not in cls.model_fields]:
-            raise InvalidInput(f"A budget has no {safe_repr(unknown[0])}; it has {', '.join(cls.model_fields)}.")
         if given.get("unit", "characters") != "characters":
             return cls(**given)  # the defaults count something else
         usual = {name: value for name, value in (defaults or {}).items() if name in cls.model_fields}

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 SPELLINGS: Mapping[str, str] = {
     "event_type": "kind",
@@ -37,38 +37,19 @@ def _text(value: Any) -> Any:
 
 
 def _texts(value: Any) -> Any:
-    """Take one text, or several."""
-    return [_text(each) for each in _listed(value)] if isinstance(value, str | list | tuple) else value
-
-
-def _listed(value: Any) -> list[Any]:
-    """Take one thing, or several; models write a list as text, too."""
+    """Take one text, or several; models write a list as text, too."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
-            return list(json.loads(value))
+            value = json.loads(value)
         except (ValueError, RecursionError):
             return [value]
-    return list(value) if isinstance(value, list | tuple) else [] if value == "" else [value]
+    if isinstance(value, str):
+        return [value] if value else []
+    return [_text(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _written(value: Any) -> Any:
-    """Take a text, or the mapping of a single write without what is null."""
-    if not isinstance(value, dict):
-        return _text(value)
-    given = {name: each for name, each in value.items() if each is not None}
-    return {name: each if name in _NO_TEXTS else _text(each) for name, each in given.items()}
-
-
-_NO_TEXTS = {"importance", "tags", "ttl"}
 Text = Annotated[str, BeforeValidator(_text)]
 Texts = Annotated[list[str], BeforeValidator(_texts)]
-_PLAIN = WithJsonSchema({"type": "string"})
-_PLAIN_LIST = WithJsonSchema({"type": "array", "items": {"type": "string"}})
-_Written = Annotated[str | dict[str, Any], BeforeValidator(_written)]
-_SeveralWritten = Annotated[list[_Written], BeforeValidator(_listed)]
-Note = Annotated[_Written, _PLAIN]
-Events = Annotated[_SeveralWritten, _PLAIN]
-Records = Annotated[_SeveralWritten, _PLAIN_LIST]
 BranchId = Annotated[
     Text | None, Field(description="This branch, or one that was forked from it. Leave out for this one.")
 ]
@@ -200,9 +181,9 @@ class NodeRead(Arguments):
 class NodeWrite(Arguments):
     """What is written to a branch."""
 
-    core: dict[str, Note] | None = Field(default=None, description="Notes: keys with what they say.")
-    recall: Events | None = Field(default=None, description="An event: what happened.")
-    archival: Records | None = Field(default=None, description="Records: what each of them says.")
+    core: dict[str, Text] | None = Field(default=None, description="Notes: keys with what they say.")
+    recall: Text | None = Field(default=None, description="An event: what happened.")
+    archival: Texts | None = Field(default=None, description="Records: what each of them says.")
     node_id: BranchId = None
 
     @model_validator(mode="after")

@@ -84,12 +84,6 @@ def _escape(match: re.Match[str]) -> str:
     return json.dumps(match.group())[1:-1] if match.group() != "\x7f" else "\\u007f"
 
 
-_NO_THREAD = (
-    "There is no memory to use: this run has no thread_id. Whoever runs the agent gives it one with "
-    'config={"configurable": {"thread_id": …}}, or names a branch when the tools are made.'
-)
-
-
 def tools_of(
     operations: Iterable[Operation],
     kind: type[Any],
@@ -131,21 +125,12 @@ def tools_of(
             return memory
         place = config if where is None else where
         make: Any = getattr(memory, part, None)
-        if not isinstance(place, str):
-            _check_thread(memory, namespace, place)
-            if make is None:
-                raise InvalidInput("The memory of a thread is that of an AgentMemory: give one, not its path.")
+        if make is None and not isinstance(place, str):
+            raise InvalidInput("The memory of a thread is that of an AgentMemory: give one, not its path.")
         given = {"namespace": namespace, **options}
         return kind(memory, place, **given) if make is None else make(place, **given)
 
     return [_tool_of(operation, found) for operation in operations]
-
-
-def _check_thread(memory: Any, namespace: Sequence[str] | None, config: Mapping[str, Any]) -> None:
-    scopes = database_of(memory).scopes
-    nameless = (config.get("configurable") or {}).get("thread_id") is None
-    if nameless and not scopes.shared(path_of(scopes.resolve(namespace, config))):
-        raise InvalidInput(_NO_THREAD)
 
 
 LIMIT = 50

@@ -97,7 +97,6 @@ class TestEveryMessage:
 
     def test_of_any_kind_is_told_with_all_that_it_says(self):
         block = {"type": "tool_use", "id": "c1", "name": "add", "input": {"n": 41}}
-        old = {"function_call": {"name": "add", "arguments": '{"n": 41}'}}
         broken = {"name": "add", "args": "{bad", "id": "c1", "error": None}
         result = {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "forty"}]}
         table = {"type": "file", "base64": "QUJD" * 900, "mime_type": "text/csv"}
@@ -110,7 +109,6 @@ class TestEveryMessage:
             (ToolMessage([{"type": "text", "text": "a"}, "b"], tool_call_id="c1"), "a", "b"),
             (AIMessage("", invalid_tool_calls=[broken]), "add", "{bad"),
             (AIMessage([block, {"type": "text", "text": "so"}]), "add", "41", "so"),
-            (AIMessage("", additional_kwargs=old), "add", "41"),
             (HumanMessage([result]), "c1", "forty"),
             (HumanMessage([table]), "text/csv", "3600 char"),
             (HumanMessage([{"type": "odd", "payload": {"deep": "kept"}}]), "odd", "kept"),

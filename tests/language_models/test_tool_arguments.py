@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.language_models.tool_arguments import ArchivalWrite, NodeWrite
+from langchain_agentmem.language_models.tool_arguments import ArchivalWrite
 
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
 CALLS = {
@@ -24,7 +24,7 @@ CALLS = {
     "mem_archival_get": {"record_id": "nobody"},
     "mem_node_fork": {"name": "plan-b"},
     "mem_node_read": {},
-    "mem_node_write": {"recall": {"content": "It snowed.", "kind": None}},
+    "mem_node_write": {"recall": "It snowed."},
     "consolidate": {},
     "fact_add": {"subject": "Ada", "predicate": "lives in", "object": "Porto"},
     "fact_search": {"query": "Ada"},
@@ -61,8 +61,6 @@ def test_null_is_the_default_of_every_optional_argument_of_every_tool(answers):
 
 def test_null_under_another_name_is_nothing_either():
     assert ArchivalWrite(text="Quinces", tags=None) == ArchivalWrite(content="Quinces")
-    written = NodeWrite(archival=[{"text": "Quinces", "tags": None}], core={"a": {"value": 1, "ttl": None}})
-    assert (written.archival, written.core) == ([{"text": "Quinces"}], {"a": {"value": "1"}})
 
 
 @pytest.mark.parametrize("given", [{"content": None}, {"content": "x", "labels": None}])

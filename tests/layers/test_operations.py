@@ -83,20 +83,11 @@ class TestBranches:
         assert do(layers, "mem_node_read") == {"core": {"plan": "old"}, "recall": [], "archival": []}
         assert do(layers, "mem_node_read", scope="core", node_id="user-42") == {"core": {"plan": "old"}}
 
-    def test_the_forms_of_single_writes_are_understood_in_a_write_to_a_branch(self, layers):
-        do(
-            layers,
-            "mem_node_write",
-            core={"plan": {"value": "Write.", "importance": 5}, "number": 5},
-            recall=[{"kind": "decision", "content": "We write."}, "It began."],
-            archival=[{"text": "A result.", "tags": ["results"]}, "A text."],
-        )
-        assert layers.core.get() == {"plan": "Write.", "number": "5"}
-        assert {each.key: each.importance for each in layers.core.entries()} == {"plan": 5, "number": 3}
-        told = [(event.kind, event.content) for event in layers.recall.recent()]
-        assert told == [("decision", "We write."), ("note", "It began.")]
-        kept = [(record.content, record.tags) for record in layers.archival.all()]
-        assert kept == [("A result.", ("results",)), ("A text.", ())]
+    def test_what_is_no_text_is_written_as_json(self, layers):
+        do(layers, "mem_node_write", core={"number": 5}, recall="It began.", archival=["A text.", {"n": 1}])
+        assert layers.core.get() == {"number": "5"}
+        assert [event.content for event in layers.recall.recent()] == ["It began."]
+        assert [record.content for record in layers.archival.all()] == ["A text.", '{"n": 1}']
 
     def test_the_newest_events_are_shown_in_order(self, layers):
         for number in range(15):

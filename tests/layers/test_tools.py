@@ -97,7 +97,7 @@ class TestMistakes:
     def test_without_a_thread_or_a_branch_it_is_said_what_to_do(self, memory):
         for tool in layer_tools(memory):
             if tool.name in ("mem_core_get", "consolidate"):
-                assert "no thread_id" in tool.invoke({})
+                assert "needs config[" in tool.invoke({})
 
 
 class TestInAGraph:
