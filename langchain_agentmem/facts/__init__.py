@@ -5,7 +5,7 @@ the same thing and is never stored. Messages are kept as they are and wait until
 the transaction that kept them.
 
 Begin reading in `kg_memory`: `KGMemory` has every method. It reads and writes rows through `fact_store`, asks through
-`fact_queries`, and learns through `fact_extraction`. `fact_tools` has the tools and the node for agents, `fact_part`
+`fact_reader`, and learns through `fact_extraction`. `fact_tools` has the tools and the node for agents, `fact_part`
 what search and upkeep know of facts.
 
 This folder may import `base`, `messages`, `tracing`, `storage`, `threads`, `search`, `rewinding`, `conversations` and

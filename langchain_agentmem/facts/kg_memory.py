@@ -43,39 +43,36 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, Self, TypeAlias, Unpack
+from typing import Any, Self, Unpack
 
-from langchain_agentmem.base.argument_checks import check_flag, check_whole, limit_given, text_given, texts_given
-from langchain_agentmem.base.clock import moment, time_given
+from langchain_agentmem.base.argument_checks import check_flag, check_value, check_whole, limit_given, text_given
 from langchain_agentmem.base.concurrency import awaited
-from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of
+from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.conversations.log_entries import message_of as message_given
 from langchain_agentmem.conversations.persistence import EventSource, read_document, write_document
 from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 from langchain_agentmem.facts import fact as fact_values
-from langchain_agentmem.facts import fact_extraction, fact_part, fact_queries, fact_store
-from langchain_agentmem.facts.fact import Alias, Contradiction, Entity, Evidence, Fact, FactsConfig, Neighbour
+from langchain_agentmem.facts import fact_extraction, fact_part, fact_reader, fact_store
+from langchain_agentmem.facts.fact import RAW_PREDICATE, Fact, FactsConfig
 from langchain_agentmem.facts.fact_extraction import BatchOutcome
+from langchain_agentmem.facts.fact_reader import FactReader
 from langchain_agentmem.facts.fact_store import FactChanges, FactsGround, FactStatement, FactView
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
-from langchain_agentmem.language_models.tokens import Budget, BudgetLike
 from langchain_agentmem.messages.message import Message, MessageFields, MessageLike
 from langchain_agentmem.messages.provider_content import part_or_placeholder
 from langchain_agentmem.rewinding import branches
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, branch_at
-from langchain_agentmem.rewinding.memory_rows import FACT, TEXT
+from langchain_agentmem.rewinding.memory_rows import TEXT
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.background import Lease, Task, TaskKey, backoff
 from langchain_agentmem.storage.database import MemoryLike, database_of
-from langchain_agentmem.tracing import given_only, outcome, outcome_with
+from langchain_agentmem.tracing import given_only, outcome
 
 TYPE = "kg"
 """What a file of facts says it is."""
 KIND = "facts"
 """The kind of the task by which one process at a time extracts facts."""
 _SPEAKERS = ("user", "assistant", "system")
-_Item: TypeAlias = tuple[str, "Fact | Message"]
-"""Something that is shown, with its id."""
 
 
 class FactFields(MessageFields, total=False):
@@ -89,7 +86,7 @@ class FactFields(MessageFields, total=False):
     confidence: float | None
 
 
-class KGMemory(EventSource):
+class KGMemory(FactReader, EventSource):
     """Facts on a branch, or of a thread.
 
     Every method that reads or writes has an awaited twin, with an `a` before its name. Times without a time zone are
@@ -154,24 +151,6 @@ class KGMemory(EventSource):
             self._database.draining.add(self)
             self._task = self._database.background.task(self._key, self._due_in, self._learn_due)
             self._task.wake()  # another process may have left something
-
-    @property
-    def name(self) -> str:
-        """The name of the branch, or the thread's id."""
-        return self._ground.point.name
-
-    @property
-    def namespace(self) -> Namespace:
-        """Whose memory it is."""
-        return namespace_of(self._ground.point.path)
-
-    @property
-    def now(self) -> datetime:
-        """What time it is for this memory, in UTC."""
-        return moment(self._ground.now())
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({safe_repr(self.name)}, namespace={safe_repr(self.namespace)})"
 
     # -- facts -------------------------------------------------------------------------------------------------------
 
@@ -341,298 +320,6 @@ class KGMemory(EventSource):
 
     aremove_by_id = awaited(remove_by_id, writes=True)
 
-    def get(self, fact_id: str) -> Fact | None:
-        """Return a fact, or what was said, by its id; None where there is none, or it was taken back."""
-        key = text_given(fact_id, "An id")
-        return self._ground.look("facts.get", lambda facts: facts.fact(key), fact_id=key)
-
-    aget = awaited(get)
-
-    def as_of(
-        self,
-        valid: datetime | None = None,
-        recorded: datetime | None = None,
-        *,
-        subject: str | None = None,
-        predicate: str | None = None,
-        obj: str | None = None,
-        limit: int | None = None,
-    ) -> list[Fact]:
-        """Return what held at a time, as far as we knew it at another.
-
-        Args:
-            valid: The time at which it held. Default: now.
-            recorded: What we learned later does not count. Default: all that we know counts. What was removed or
-                erased is not known of any time.
-            subject: Only of this. Default: any.
-            predicate: Only with this predicate. Default: any.
-            obj: Only of this object. Default: any.
-            limit: Most facts. Default: all. All that fits is read to tell which began first; `latest(valid=…)` reads
-                pages.
-
-        Returns:
-            What began first comes first.
-
-        Raises:
-            InvalidInput: An argument is wrong.
-        """
-        by, at = fact_values.maybe_time(recorded, "recorded"), fact_values.maybe_time(valid, "valid")
-        most, named = limit_given(limit), _named(subject=subject, predicate=predicate, obj=obj)
-        at = self._ground.now() if at is None else at
-        find = partial(fact_queries.matching, **named, recorded=by, at=at, most=most)
-        return self._ground.look("facts.as_of", find, **named, valid=valid, recorded=recorded)
-
-    aas_of = awaited(as_of)
-
-    def latest(
-        self,
-        limit: int | None = None,
-        *,
-        before: str | None = None,
-        entity: str | None = None,
-        predicate: str | None = None,
-        valid: datetime | None = None,
-        recorded: datetime | None = None,
-    ) -> list[Fact]:
-        """Return what was learned last, a page at a time.
-
-        Args:
-            limit: Most facts. Default: 10.
-            before: The id of a fact: only what was learned before it, for the next page. Default: from the last on.
-            entity: Only facts that are about this, or that it is the object of. Default: any.
-            predicate: Only with this predicate. Default: any.
-            valid: Only what held at this time. Default: all, whether or not it holds still.
-            recorded: What we learned later does not count. Default: all counts.
-
-        Returns:
-            What was learned last comes first.
-
-        Raises:
-            InvalidInput: An argument is wrong, or there is no such fact.
-        """
-        most = fact_queries.USUAL_LIMIT if limit is None else limit_given(limit)
-        by, at = fact_values.maybe_time(recorded, "recorded"), fact_values.maybe_time(valid, "valid")
-        named = _named(before=before, entity=entity, predicate=predicate)
-
-        def find(facts: FactView) -> list[Fact]:
-            behind = fact_store.BEHIND_ALL if by is None else (by + 1, 0)
-            if before is not None:
-                there = facts.named(FACT, [before]).get(before)
-                if there is None:
-                    raise InvalidInput(f"There is no fact {safe_repr(before)} here: begin with the last again.")
-                behind = min(behind, (there.created_at, there.number))
-            names = None if entity is None else facts.rules.keys_of([facts.rules.canonical(entity)])
-            labels = None if predicate is None else [fact_values.predicate_key(predicate)]
-            found: list[Fact] = []
-            for rows in facts.pages(FACT, most, behind, names=names, predicates=labels):
-                found += facts.settled(rows, by, at=at)  # some were taken back, or did not hold
-                if len(found) >= most:
-                    break
-            return found[:most]
-
-        return self._ground.look("facts.latest", find, limit=most, **named, valid=valid, recorded=recorded)
-
-    alatest = awaited(latest)
-
-    def history(self, subject: str, predicate: str | None = None, *, recorded: datetime | None = None) -> list[Fact]:
-        """Return all that ever held of a subject, what has ended included.
-
-        Args:
-            subject: What it is about.
-            predicate: Only with this predicate. Default: any.
-            recorded: What we learned later does not count. Default: all counts.
-
-        Returns:
-            What began first comes first.
-
-        Raises:
-            InvalidInput: An argument is wrong.
-        """
-        named = _named(subject=text_given(subject, "The subject"), predicate=predicate)
-        find = partial(fact_queries.matching, **named, recorded=fact_values.maybe_time(recorded, "recorded"))
-        return self._ground.look("facts.history", find, **named, recorded=recorded)
-
-    ahistory = awaited(history)
-
-    def contradictions(
-        self, subject: str | Sequence[str] | None = None, predicate: str | None = None
-    ) -> list[Contradiction]:
-        """Find values of what has one at a time that were both said to hold at the same time. Both are kept.
-
-        Args:
-            subject: Only of this, or of any of these. Default: any.
-            predicate: Only with this predicate. Default: any.
-
-        Raises:
-            InvalidInput: An argument is wrong.
-        """
-        subjects = None if subject is None else texts_given(subject, "Subjects")
-        find = partial(fact_queries.contradictions, subjects=subjects, **_named(predicate=predicate))
-        return self._ground.look("facts.contradictions", find, subject=subject, predicate=predicate)
-
-    acontradictions = awaited(contradictions)
-
-    def evidence(self, fact_id: str) -> list[Evidence]:
-        """Return how we know of a fact: every message that says so, with its text, if that is kept.
-
-        Args:
-            fact_id: Which fact.
-
-        Returns:
-            In the order in which we learned it; nothing where there is no such fact.
-        """
-        find = partial(fact_queries.evidence, fact_id=text_given(fact_id, "An id"), path=self._ground.point.path)
-        return self._ground.look("facts.evidence", find, fact_id=fact_id)
-
-    aevidence = awaited(evidence)
-
-    def from_message(self, message_id: str) -> list[Fact]:
-        """Return the facts that a message tells of.
-
-        Args:
-            message_id: Its id.
-        """
-        key, path = text_given(message_id, "An id"), self._ground.point.path
-        return self._ground.look("facts.from_message", lambda facts: facts.told_by(key, path), message_id=key)
-
-    afrom_message = awaited(from_message)
-
-    def search(self, query: str, limit: int | None = None, *, valid: datetime | None = None) -> list[Fact]:
-        """Find facts, and what was said, without a model.
-
-        Args:
-            query: Any text; "*" for all, the newest first.
-            limit: Most results. Default: 10.
-            valid: Only facts that held at this time. Default: any, what has ended included.
-
-        Returns:
-            The best first. Each says why it was found; what was said has `raw` set.
-
-        Raises:
-            InvalidInput: An argument is wrong.
-        """
-        return fact_queries.find_facts(self._ground, query, limit, valid=valid)
-
-    asearch = awaited(search)
-
-    def format_for_prompt(
-        self, query: str | None = None, budget: BudgetLike | None = None, *, valid: datetime | None = None
-    ) -> str:
-        """Write what is known about a question as a section of a prompt: a line for each fact, fenced as data.
-
-        Args:
-            query: What the prompt is about. Default: what was learned last.
-            budget: How much room there is: a number of characters, or a `Budget`, such as one that counts tokens. What
-                fits worst is left out. Default: as much as it takes.
-            valid: Only what held at this time. Default: all, and what has ended is marked so.
-
-        Returns:
-            The section; "" where nothing is known.
-
-        Raises:
-            InvalidInput: An argument is wrong.
-        """
-        limits = Budget.of(budget)
-        question = "" if query is None else text_given(query, "A query").strip()
-        at = None if valid is None else moment(time_given(valid, "valid"))
-        asked: dict[str, Any] = {"query": question, "valid": at, f"most_{limits.unit}": limits.total}
-        with self._ground.step("facts.format_for_prompt", **asked) as step:
-            text = fact_queries.section(self._ground, question, at, limits)
-            step.finish(lambda: {"text": text})
-        return text
-
-    aformat_for_prompt = awaited(format_for_prompt)
-
-    def aliases(self) -> list[Alias]:
-        """List the names that are merged."""
-        shown = partial(outcome_with, name="alias", into="same_as")
-        return self._ground.look("facts.aliases", lambda facts: list(facts.rules.aliases.values()), outputs=shown)
-
-    aaliases = awaited(aliases)
-
-    def entities(self, prefix: str = "", limit: int | None = None) -> list[Entity]:
-        """List what facts are about, or name, by the beginning of a name.
-
-        Args:
-            prefix: How the name begins; case does not count. Default: any name.
-            limit: Most entities. Default: all.
-        """
-        find = partial(fact_queries.entities, prefix=text_given(prefix, "A prefix"), most=limit_given(limit))
-        return self._ground.look("facts.entities", find, prefix=prefix)
-
-    aentities = awaited(entities)
-
-    def neighbours(
-        self,
-        entity: str,
-        depth: int = 1,
-        *,
-        predicates: Sequence[str] | None = None,
-        valid: datetime | None = None,
-        recorded: datetime | None = None,
-    ) -> list[Neighbour]:
-        """Find what is connected with an entity by facts, whichever way they point.
-
-        Args:
-            entity: Its name.
-            depth: How many facts may lie between, at most 1,000, which is what more counts as. Default: 1.
-            predicates: Only by facts with these predicates. Default: any.
-            valid: Only by what held at this time. Default: now.
-            recorded: What we learned later does not count. Default: all counts.
-
-        Returns:
-            The nearest first, by name.
-
-        Raises:
-            InvalidInput: An argument is wrong.
-        """
-        wanted = None if predicates is None else texts_given(predicates, "Predicates")
-        labels = None if wanted is None else [fact_values.predicate_key(each) for each in wanted]
-        by = fact_values.maybe_time(recorded, "recorded")
-        at = self._ground.now() if valid is None else time_given(valid, "valid")
-        check_whole("depth", depth, 1)
-        text_given(entity, "An entity")
-
-        def find(facts: FactView) -> list[Neighbour]:
-            return fact_queries.walk(facts, entity, depth, predicates=labels, recorded=by, at=at)[1]
-
-        return self._ground.look("facts.neighbours", find, entity=entity, depth=depth)
-
-    aneighbours = awaited(neighbours)
-
-    def to_networkx(
-        self,
-        entity: str | None = None,
-        depth: int = 2,
-        *,
-        valid: datetime | None = None,
-        recorded: datetime | None = None,
-    ) -> Any:
-        """Return the facts as a `networkx.MultiDiGraph` (extra `[graph]`), whose edges are facts, with their fields.
-
-        Args:
-            entity: Only what is around this. Default: all.
-            depth: How far around it, at most 1,000 facts, which is what more counts as. Default: 2.
-            valid: What held at this time. Default: now.
-            recorded: What we learned later does not count. Default: all counts.
-
-        Raises:
-            MissingExtra: networkx is not installed.
-        """
-        by, named = fact_values.maybe_time(recorded, "recorded"), _named(entity=entity)
-        at = self._ground.now() if valid is None else time_given(valid, "valid")
-        check_whole("depth", depth, 1)
-
-        def find(facts: FactView) -> list[Fact]:
-            if entity is None:
-                return fact_queries.matching(facts, recorded=by, at=at)
-            return fact_queries.walk(facts, entity, depth, recorded=by, at=at)[0]
-
-        facts = self._ground.look("facts.draw", find, **named, depth=depth, valid=valid, recorded=recorded)
-        return fact_queries.as_networkx(facts)
-
-    ato_networkx = awaited(to_networkx)
-
     # -- what was said -----------------------------------------------------------------------------------------------
 
     def add(self, message: MessageLike | None = None, **fields: Unpack[MessageFields]) -> str:
@@ -746,7 +433,7 @@ class KGMemory(EventSource):
             InvalidInput: n is no whole number of 0 or more.
         """
         check_whole("n", n)
-        find = partial(_listing, limit=n)
+        find = partial(fact_reader.listing, limit=n)
         return self._retrieve("facts.retrieve_recent", find, include_ids=include_ids, n=n)
 
     aretrieve_recent = awaited(retrieve_recent)
@@ -760,8 +447,8 @@ class KGMemory(EventSource):
         """
         text_given(message_id, "An id")
 
-        def find(facts: FactView) -> list[_Item]:
-            return [(fact.id, fact) for fact in [facts.fact(message_id)] if fact is not None]
+        def find(facts: FactView) -> list[Fact]:
+            return [fact for fact in [facts.fact(message_id)] if fact is not None]
 
         return next(iter(self._retrieve("facts.retrieve_by_id", find, include_ids=include_ids, id=message_id)), None)
 
@@ -780,7 +467,8 @@ class KGMemory(EventSource):
         """
         if n is not None:
             check_whole("n", n)
-        find = partial(_listing, limit=n, role=fact_values.role_given(role))
+        fact_values.role_given(role)
+        find = partial(fact_reader.listing, limit=n, wanted=lambda fact: fact.role == role)
         return self._retrieve("facts.retrieve_by_role", find, include_ids=include_ids, role=role, n=n)
 
     aretrieve_by_role = awaited(retrieve_by_role)
@@ -941,37 +629,44 @@ class KGMemory(EventSource):
         description = self._ground.description
         self._ground.edit(name, lambda facts: facts.keep([said], description=description), messages=[said])
 
-    def _everything(self, facts: FactView) -> list[_Item]:
-        """The description, and all that was said and all facts."""
-        first = self._ground.description if facts.description is None else facts.description
-        described = [] if first is None else [(fact_store.DESCRIPTION, Message(role="system", content=first))]
-        return [*described, *_listing(facts)]
+    def _everything(self, facts: FactView) -> list[Fact]:
+        """Return the description, all that was said and all facts."""
+        first, now = self._ground.description if facts.description is None else facts.description, self.now
+        there = fact_reader.listing(facts)
+        if first is None:
+            return there
+        described = Fact(
+            id=fact_store.DESCRIPTION, role="system", subject="system", predicate=RAW_PREDICATE, object=first,
+            valid_from=now, recorded_at=now, raw=True,
+        )  # fmt: skip
+        return [described, *there]
 
     def _key_at(self, idx: int) -> str:
-        """The id of what stands at an index among all that is shown, the description included."""
-        if isinstance(idx, bool) or not isinstance(idx, int):
-            raise InvalidInput(f"An index is a whole number, not {safe_repr(idx)}.")
+        """Return the id of what stands at an index among all that is shown, the description included."""
+        check_value(int, idx, "idx")
         there = self._ground.look(None, self._everything)
         if not -len(there) <= idx < len(there):
             raise MessageError(f"There is nothing at the index {idx}; there are {len(there)} messages and facts.")
-        key, item = there[idx]
-        if isinstance(item, Message):
+        if there[idx].id == fact_store.DESCRIPTION:
             raise MessageError("This is the description; it is given when the memory is made.")
-        return key
+        return there[idx].id
 
     def _retrieve(
-        self, name: str, find: Callable[[FactView], list[_Item]], *, include_ids: bool, **asked: Any
+        self, name: str, find: Callable[[FactView], list[Fact]], *, include_ids: bool, **asked: Any
     ) -> list[dict[str, Any]]:
-        """Facts and what was said, as a provider takes them."""
+        """Return facts and what was said, as a provider takes them."""
         check_flag("include_ids", include_ids)
 
-        def look(facts: FactView) -> list[_Item]:
+        def look(facts: FactView) -> list[tuple[Fact, Message | None]]:
             items = find(facts)
-            raw = facts.named(TEXT, [key for key, item in items if isinstance(item, Fact) and item.raw])
-            return [(key, fact_store.message_of(raw[key]) if key in raw else item) for key, item in items]
+            raw = facts.named(TEXT, [item.id for item in items if item.raw])
+            return [(item, fact_store.message_of(raw[item.id]) if item.id in raw else None) for item in items]
 
-        items = [(key, _provider_dict(item)) for key, item in self._ground.look(name, look, **asked)]
-        return [{**told, "message_id": key} if include_ids else told for key, told in items]
+        told = []
+        for fact, message in self._ground.look(name, look, **asked):
+            shown = _provider_dict(fact) if message is None else message.to_llm_dict(part_of=part_or_placeholder)
+            told.append({**shown, "message_id": fact.id} if include_ids else shown)
+        return told
 
     def _wake(self) -> None:
         if self._task is not None:
@@ -998,25 +693,10 @@ class KGMemory(EventSource):
         return backoff(0) if learned and learned[-1].lost else None
 
 
-def _named(**names: Any) -> dict[str, Any]:
-    """Names of what is looked for, each a text or None."""
-    whats = {"before": "An id", "entity": "An entity"}
-    for name, value in names.items():
-        if value is not None:
-            text_given(value, whats.get(name) or f"The {'object' if name == 'obj' else name}")
-    return names
-
-
-def _listing(facts: FactView, limit: int | None = None, role: str | None = None) -> list[_Item]:
-    """The last of what was said and of the facts, in the order in which they came; of a role, if one is given."""
-    there = fact_queries.listing(facts, limit=limit, wanted=lambda fact: role in (None, fact.role))
-    return [(fact.id, fact) for fact in there]
-
-
-def _provider_dict(item: Fact | Message) -> dict[str, Any]:
-    """A fact, or the message that was kept, as a provider takes it."""
-    if isinstance(item, Message):
-        return item.to_llm_dict(part_of=part_or_placeholder)
-    until = "" if item.valid_to is None else f" (until {item.valid_to:%Y-%m-%d})"
-    role = item.role if item.role in _SPEAKERS else "user"
-    return {"role": role, "content": f"Fact ({item.role}): {item.text.rstrip('.')}{until}."}
+def _provider_dict(fact: Fact) -> dict[str, Any]:
+    """Return a fact, or the description, as a provider takes it."""
+    if fact.raw:
+        return {"role": fact.role, "content": fact.object}
+    until = "" if fact.valid_to is None else f" (until {fact.valid_to:%Y-%m-%d})"
+    role = fact.role if fact.role in _SPEAKERS else "user"
+    return {"role": role, "content": f"Fact ({fact.role}): {fact.text.rstrip('.')}{until}."}

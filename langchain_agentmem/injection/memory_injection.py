@@ -30,7 +30,7 @@ from langchain_agentmem.base.origins import Trust, trusted_given
 from langchain_agentmem.conversations import prompt_notes
 from langchain_agentmem.conversations.prompt_notes import CHANGES, NoteBook, NotedItem, PromptNote
 from langchain_agentmem.errors import InvalidInput, safe_repr
-from langchain_agentmem.facts import fact_queries
+from langchain_agentmem.facts import fact_reader
 from langchain_agentmem.facts.fact import Fact
 from langchain_agentmem.facts.fact_store import FactView
 from langchain_agentmem.language_models.tokens import ARCHIVAL, CORE, RECALL, Budget, BudgetLike, TokenCounter
@@ -389,7 +389,7 @@ class MemorySelection:
             records = [each for each in layers.archival.search(asked, many) if self._trusts(each)]
             lists.append([_record(each) for each in records] if order == "time" else records)
         if layers is not None and (self._kinds is None or "fact" in self._kinds):
-            facts = fact_queries.find_facts(layers._facts_ground, asked, many)
+            facts = fact_reader.find_facts(layers._facts_ground, asked, many)
             lists.append([_fact(each) for each in facts if self._trusts(each)])
         if layers is not None and self._kinds is not None and "event" in self._kinds:
             events = layers.recall.search(asked, many)

@@ -4,30 +4,16 @@ The text is cut where a byte-pair tokenizer would cut it; then each piece is ask
 word costs more the rarer its pairs of neighbouring letters are, which prices prose, identifiers and base64 with one
 table; other scripts pay by the letter; digits, blanks and signs follow rules. It errs high, because a context that
 is too long fails and one that is a little short does not.
-
-Where tiktoken's vocabulary file is on this machine already, tiktoken counts. It would download a missing file without a
-timeout, so the file is found, checked and read here, and tiktoken is given what it holds.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
-import os
 import re
-import tempfile
-from collections.abc import Callable
-from contextlib import suppress
 from functools import lru_cache
-from pathlib import Path
-from types import FunctionType
 from typing import Any
 
 from langchain_agentmem.base.data_tables import data_text
-
-ESTIMATE = "estimate-1"
-"""The name of the estimate. It changes whenever the same text gives another count."""
 
 # --- Where a text is cut -----------------------------------------------------------------------------------------
 # The classes follow o200k_base as far as `re` can: a letter run may begin with one sign or space, capitals lead a
@@ -241,67 +227,3 @@ def _sign_cost(signs: str) -> int:
 
 def _symbol_cost(sign: str) -> int:
     return 100 if sign in _TABLES["cheap_symbols"] else next(cost for last, cost in _SYMBOL_COSTS if ord(sign) <= last)
-
-
-ENCODING = "o200k_base"
-FILE, _DIGEST = map(str, _TABLES["vocabularies"][ENCODING])
-"""The name of tiktoken's vocabulary file (the SHA-1 of its address), and the SHA-256 of its bytes."""
-_ENCODED_AT_ONCE = 32_768
-"""Characters given to tiktoken in one piece: its splitter panics on a million blanks."""
-
-
-def tiktoken_file_present() -> Path | None:
-    """Find tiktoken's vocabulary file of o200k_base on this machine. Nothing is ever downloaded.
-
-    Looks where tiktoken does: in ``TIKTOKEN_CACHE_DIR``, in ``DATA_GYM_CACHE_DIR``, and in ``data-gym-cache`` below the
-    folder for temporary files.
-
-    Returns:
-        The file, its bytes checked; None where there is none or only a damaged one.
-    """
-    folders = [Path(os.environ[name]) for name in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR") if os.environ.get(name)]
-    for folder in (*folders, Path(tempfile.gettempdir(), "data-gym-cache")):
-        with suppress(OSError, ValueError):
-            path = folder / FILE
-            found = path.stat()
-            if _sha256(path, found.st_mtime_ns, found.st_size) == _DIGEST:
-                return path
-    return None
-
-
-@lru_cache(maxsize=32)
-def _sha256(path: Path, modified: int, size: int) -> str:  # noqa: ARG001 - a file that changed is read again
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-@lru_cache(maxsize=4)
-def tiktoken_counter(path: Path) -> Callable[[str], int]:
-    """Make a counter from a vocabulary file.
-
-    Args:
-        path: The file, as `tiktoken_file_present` found it.
-
-    Raises:
-        OSError: The file has changed since it was checked.
-    """
-    import tiktoken  # noqa: PLC0415 - importing this package must stay quick
-    from tiktoken_ext import openai_public  # type: ignore[import-untyped]  # noqa: PLC0415
-
-    data = path.read_bytes()
-    if hashlib.sha256(data).hexdigest() != _DIGEST:
-        raise OSError(f"{path} changed while it was being read.")
-    ranks = {base64.b64decode(token): int(rank) for token, rank in (line.split() for line in data.splitlines() if line)}
-    # tiktoken's own definition of the encoding, run as a copy whose loader gives what we read: neither its global
-    # state nor the environment is touched, and there is no way from here to its downloader.
-    definition = getattr(openai_public, ENCODING)
-    offline = {**definition.__globals__, "load_tiktoken_bpe": lambda *_, **__: ranks}
-    encoder = tiktoken.Encoding(**FunctionType(definition.__code__, offline)())
-
-    def count(text: str) -> int:
-        # encode_ordinary reads "<|endoftext|>" as the text that it is.
-        return sum(
-            len(encoder.encode_ordinary(text[at : at + _ENCODED_AT_ONCE]))
-            for at in range(0, len(text), _ENCODED_AT_ONCE)
-        )
-
-    return count

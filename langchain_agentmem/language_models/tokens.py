@@ -1,8 +1,7 @@
 """How many tokens a text, a message or a whole context costs, without ever touching the network.
 
-Exact counting needs a vocabulary file of several megabytes, which tiktoken downloads when it is missing, without a
-timeout. So tiktoken is used only where its file already lies on this machine, and opened by us. Everywhere else our
-own estimate stands in.
+Exact counting needs a vocabulary file of several megabytes, which its library downloads when it is missing. So an
+estimate of our own counts, unless the user gives a function or a model that does.
 
 Counts are kept per message, under what the message says and never under which object it is: a message changed in
 place is counted anew, and a context that grew costs only what is new. What a provider reports it was sent corrects
@@ -33,10 +32,9 @@ from langchain_agentmem.base.argument_checks import Options, check_value, check_
 from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.encoding import CALLS, MEDIA, TEXTS, THOUGHTS, called, is_image, kind_of, thoughts
 from langchain_agentmem.errors import InvalidInput, MessageError, leaves_the_node, safe_repr
-from langchain_agentmem.language_models import token_estimate
-from langchain_agentmem.language_models.token_estimate import estimate_tokens, tiktoken_file_present
+from langchain_agentmem.language_models.token_estimate import estimate_tokens
 
-__all__ = ["TokenCounter", "estimate_tokens", "tiktoken_file_present"]
+__all__ = ["TokenCounter", "estimate_tokens"]
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseLanguageModel
@@ -47,7 +45,7 @@ if TYPE_CHECKING:
 
 CounterFunction: TypeAlias = "Callable[[str], int] | Callable[[BaseMessage], int] | Callable[[list[BaseMessage]], int]"
 """A function that counts the tokens of a text, of a message or of a list of messages."""
-CounterLike: TypeAlias = 'BaseLanguageModel[Any] | CounterFunction | Literal["approximate", "estimate", "tiktoken"]'
+CounterLike: TypeAlias = 'BaseLanguageModel[Any] | CounterFunction | Literal["approximate", "estimate"]'
 """A token counter: a LangChain model, a function, or the name of a built-in way to count."""
 Countable: TypeAlias = "MessageLike | MessageLikeRepresentation"
 """A message in any form: a `Message`, one of LangChain's, a dictionary, a text, a pair of role and content."""
@@ -219,6 +217,26 @@ def _text_counter(counter: Callable[[Any], int]) -> Callable[[str], int]:
     )
 
 
+def _counter_of_texts(counter: Any) -> Callable[[str], int]:
+    """Return what counts the tokens of a text, made of what the user gave."""
+    if counter is None or counter == "estimate":
+        return estimate_tokens
+    if counter == "approximate":
+        from langchain_core.messages.utils import count_tokens_approximately as counter  # noqa: PLC0415
+    if _counts_by_download(counter):
+        _log.warning("%s cannot count tokens offline; estimating instead.", type(counter).__name__)
+        return estimate_tokens
+    count: Any = getattr(counter, "get_num_tokens", None)
+    if count is None and callable(counter):
+        return _text_counter(counter)
+    if not callable(count):
+        raise InvalidInput(
+            f"{safe_repr(counter)} cannot count tokens. Give None, 'estimate', 'approximate', a callable from a text, "
+            "a message or a list of messages to int, or a LangChain model."
+        )
+    return count  # type: ignore[no-any-return]  # which a model's method is
+
+
 # --- The counter -------------------------------------------------------------------------------------------------
 
 _LEARNS_FROM = 200
@@ -235,14 +253,13 @@ COUNTS_KEPT = 8_192
 class TokenCounter:
     """Counts what texts, messages and contexts cost, remembers it per message, and learns from what providers report.
 
-    Cheap to make and safe to share between threads. Unless "tiktoken" is asked for, nothing is loaded before the first
-    count.
+    Cheap to make and safe to share between threads.
 
     Args:
         counter: What counts a text.
 
-            - None: tiktoken's o200k_base where its file is on this machine, else the estimate.
-            - "estimate", "tiktoken", or "approximate" for LangChain's `count_tokens_approximately`.
+            - None or "estimate": an estimate that errs high.
+            - "approximate": LangChain's `count_tokens_approximately`.
             - A callable from a string, a message or a list of messages to a number of tokens. The annotation of its
               parameter says which, or the name "text", "message" or "messages".
             - Any LangChain model; its ``get_num_tokens`` is asked, which may use the network if the model does.
@@ -251,24 +268,18 @@ class TokenCounter:
         image_tokens: Tokens for each image, whatever its size. Default 800, a photograph of about a megapixel.
 
     Raises:
-        InvalidInput: "tiktoken" without its file, an unknown name, something that cannot count, a negative number.
+        InvalidInput: An unknown name, something that cannot count, a negative number.
     """
 
     _lock = PerProcess(threading.RLock)
 
     def __init__(self, counter: CounterLike | None = None, *, image_tokens: int = 800) -> None:
         check_whole("image_tokens", image_tokens)
-        self._counter = counter
         self._image_tokens = image_tokens
         self._counts: OrderedDict[Any, Any] = OrderedDict()
         self._factor, self._learned = 1.0, 0
         self._failed = False
-        self._chosen = None if counter is None else self._choose(counter)
-
-    @property
-    def name(self) -> str:
-        """The way of counting, to be stored beside counts: "estimate-1", "o200k_base", "custom:<qualified name>"."""
-        return self._counting()[0]
+        self._count = _counter_of_texts(counter)
 
     def count_text(self, text: str) -> int:
         """Count one text, without overhead, cache or calibration.
@@ -279,17 +290,16 @@ class TokenCounter:
         Returns:
             Tokens.
         """
-        count = self._counting()[1]
         if not text:
             return 0
         try:
-            return max(0, math.ceil(count(text)))
+            return max(0, math.ceil(self._count(text)))
         except Exception as error:  # a failing counter never breaks the run
             if leaves_the_node(error):
                 raise
             if not self._failed:
                 self._failed = True
-                _log.warning("The token counter %r failed; estimating instead.", self.name, exc_info=True)
+                _log.warning("The token counter failed; estimating instead.", exc_info=True)
             return estimate_tokens(text)
 
     def count_message(self, message: Countable) -> int:
@@ -365,43 +375,6 @@ class TokenCounter:
     def factor(self) -> float:
         """Return what counts are multiplied by: between 0.5 and 2.0, and 1.0 before anything was learned."""
         return self._factor
-
-    def _counting(self) -> tuple[str, Callable[[str], int]]:
-        if self._chosen is None:
-            with self._lock:
-                self._chosen = self._chosen or self._choose(None)
-        return self._chosen
-
-    def _choose(self, counter: Any) -> tuple[str, Callable[[str], int]]:
-        name = counter if isinstance(counter, str) else None
-        if name == "estimate":
-            return token_estimate.ESTIMATE, estimate_tokens
-        if counter is None or name == "tiktoken":
-            try:
-                if path := tiktoken_file_present():
-                    return token_estimate.ENCODING, token_estimate.tiktoken_counter(path)
-            except Exception:  # noqa: BLE001 - whatever tiktoken became, there is the estimate
-                _log.warning("tiktoken's vocabulary is here but cannot be used.", exc_info=True)
-            if counter is None:
-                return token_estimate.ESTIMATE, estimate_tokens
-            raise InvalidInput(
-                "tiktoken's file for o200k_base is not on this machine, or damaged, and is never downloaded from here. "
-                f"Put {token_estimate.FILE} into a folder that TIKTOKEN_CACHE_DIR names, or use counter='estimate'."
-            )
-        if name == "approximate":
-            from langchain_core.messages.utils import count_tokens_approximately as counter  # noqa: PLC0415
-        if _counts_by_download(counter):
-            _log.warning("%s cannot count tokens offline; estimating instead.", type(counter).__name__)
-            return token_estimate.ESTIMATE, estimate_tokens
-        model = getattr(counter, "get_num_tokens", None)
-        count = counter if model is None else model
-        if isinstance(counter, str) or not callable(count):
-            raise InvalidInput(
-                f"{safe_repr(counter)} cannot count tokens. Give None, 'estimate', 'tiktoken', 'approximate', a "
-                "callable from a text, a message or a list of messages to int, or a LangChain model."
-            )
-        named = counter if hasattr(counter, "__qualname__") else type(counter)
-        return f"custom:{named.__qualname__}", _text_counter(count) if model is None else count
 
     def _count_texts(self, texts: tuple[str, ...]) -> int:
         # The key is what is said, so it cannot be stale. Long texts are kept as their digest, not as themselves.

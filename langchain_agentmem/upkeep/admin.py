@@ -835,8 +835,6 @@ def diagnose(
 
 
 def _environment() -> Iterator[Finding]:
-    from langchain_agentmem.language_models.token_estimate import tiktoken_file_present  # noqa: PLC0415 - who needs its tables pays
-
     yield Finding("python", "ok", f"Python {platform.python_version()} on {platform.system()} {platform.machine()}")
     try:
         SqliteEngine(":memory:").close()
@@ -846,16 +844,6 @@ def _environment() -> Iterator[Finding]:
     lacking = [name for name, module in EXTRAS.items() if not _is_there(module)]
     there = ", ".join(name for name in EXTRAS if name not in lacking)
     yield Finding("extras", "ok", f"installed: {there or 'none'}; not installed: {', '.join(lacking) or 'none'}")
-    if tiktoken_file_present() is None:
-        yield Finding(
-            "tokenizer",
-            "note",
-            "tiktoken's vocabulary (o200k_base) is not on this machine, so tokens of OpenAI's models are estimated, a "
-            "little too high. Nothing is ever downloaded.",
-            "Where there is a network, load it once with tiktoken, and set TIKTOKEN_CACHE_DIR to its folder.",
-        )
-    else:
-        yield Finding("tokenizer", "ok", "tiktoken's vocabulary is here: tokens are counted")
 
 
 def _verified(engine: Engine, progress: Watch | None) -> Iterator[Finding]:

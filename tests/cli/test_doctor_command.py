@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.language_models import token_estimate
 from langchain_agentmem.storage import engine, sqlite
 from langchain_agentmem.upkeep.admin import diagnose
 from tests.word_embeddings import WordEmbeddings
@@ -46,7 +45,7 @@ class TestTheCommand:
         told = json.loads(agentmem("doctor", database, "--json", "--quick").stdout)
         assert told["ok"]
         names = {each["name"] for each in told["findings"]}
-        assert {"python", "sqlite", "extras", "tokenizer", "schema", "permissions"} <= names
+        assert {"python", "sqlite", "extras", "schema", "permissions"} <= names
         assert "verify" not in names
         assert all(each.keys() == {"name", "level", "text", "remedy"} for each in told["findings"])
 
@@ -109,12 +108,6 @@ class TestFiles:
 
 
 class TestAround:
-    def test_no_tokenizer(self, monkeypatch):
-        monkeypatch.setattr(token_estimate, "tiktoken_file_present", lambda: None)
-        finding = found(None)["tokenizer"]
-        assert finding.level == "note"
-        assert "estimated" in finding.text
-
     def test_a_sqlite_that_is_too_old(self, monkeypatch):
         monkeypatch.setattr(sqlite, "OLDEST_SQLITE", (9, 0))
         assert "too old" in problem(None, "sqlite").text

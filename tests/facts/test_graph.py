@@ -9,7 +9,7 @@ import networkx as nx
 import pytest
 
 from langchain_agentmem.errors import MissingExtra
-from langchain_agentmem.facts import fact_queries
+from langchain_agentmem.facts import fact_reader
 
 JANUARY, MARCH, JUNE = (datetime(2024, month, 1, tzinfo=UTC) for month in (1, 3, 6))
 
@@ -57,7 +57,7 @@ class TestNeighbours:
 
 @pytest.mark.sqlite_suffices
 def test_walks_go_no_further_than_is_documented(here, monkeypatch):
-    monkeypatch.setattr(fact_queries, "MOST_STEPS", 5)
+    monkeypatch.setattr(fact_reader, "MOST_STEPS", 5)
     facts = here.facts("chain")
     for number in range(9):
         facts.add_fact("user", str(number), "leads to", str(number + 1))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import copy
-import hashlib
 import json
-import os
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -32,7 +29,7 @@ from pydantic import BaseModel
 
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.language_models import token_estimate, tokens
-from langchain_agentmem.language_models.tokens import TokenCounter, estimate_tokens, tiktoken_file_present
+from langchain_agentmem.language_models.tokens import TokenCounter, estimate_tokens
 
 SAMPLES = Path(__file__).parents[1] / "data" / "tokens"
 RECORDED = json.loads((SAMPLES / "counts.json").read_text("utf-8"))["counts"]
@@ -91,26 +88,6 @@ def weather(city: str, days: int = 3) -> str:
 def search(query: str) -> str:
     """Search the web."""
     return query
-
-
-@pytest.fixture
-def nothing_on_disk(monkeypatch, tmp_path):
-    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.delenv("DATA_GYM_CACHE_DIR", raising=False)
-    monkeypatch.setattr(token_estimate.tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
-    return tmp_path
-
-
-@pytest.fixture
-def vocabulary(nothing_on_disk, monkeypatch):
-    """A vocabulary of single bytes and one word, in the place where tiktoken would keep o200k_base."""
-    words = [bytes([byte]) for byte in range(256)] + [b"he", b"ll", b"hell", b"hello"]
-    data = b"".join(base64.b64encode(word) + b" %d\n" % rank for rank, word in enumerate(words))
-    monkeypatch.setattr(token_estimate, "_DIGEST", hashlib.sha256(data).hexdigest())
-    path = nothing_on_disk / "cache" / token_estimate.FILE
-    path.parent.mkdir()
-    path.write_bytes(data)
-    return path
 
 
 @pytest.fixture
@@ -362,9 +339,14 @@ class TestCounters:
     def test_any_callable_or_model_of_langchain_counts(self, monkeypatch):
         monkeypatch.setattr(FakeListChatModel, "get_num_tokens", lambda self, text: 7)
         fake = FakeListChatModel(responses=[])
-        for one, name, count in ((characters, "characters", 4), (fake, "FakeListChatModel", 7)):
-            counter = TokenCounter(one)
-            assert (counter.name, counter.count_text("four")) == (f"custom:{name}", count)
+        for one, count in ((characters, 4), (fake, 7)):
+            assert TokenCounter(one).count_text("four") == count
+
+    def test_a_model_without_a_tokenizer_of_its_own_does_not_fetch_one(self, no_network, caplog):
+        counter = TokenCounter(FakeListChatModel(responses=[]))
+        assert counter.count_text("Hello, how are you?") == estimate_tokens("Hello, how are you?")
+        [record] = caplog.records
+        assert "cannot count tokens offline" in record.getMessage()
 
     @pytest.mark.parametrize("answer", [None, "many", float("nan"), ZeroDivisionError()])
     def test_a_failing_counter_is_replaced_by_the_estimate_and_reported_once(self, answer, caplog):
@@ -386,42 +368,3 @@ class TestCounters:
                 TokenCounter(letters)
         with pytest.raises(InvalidInput, match="image_tokens"):
             TokenCounter(image_tokens=-1)
-
-
-class TestTiktoken:
-    def test_absent_means_the_estimate_and_no_network(self, nothing_on_disk, no_network):
-        assert tiktoken_file_present() is None
-        counter = TokenCounter()
-        assert counter.name == "estimate-1"
-        assert counter.count_text("Hello, how are you?") == estimate_tokens("Hello, how are you?")
-        with pytest.raises(InvalidInput, match="TIKTOKEN_CACHE_DIR"):
-            TokenCounter("tiktoken")
-
-    def test_present_is_used_without_network_and_leaves_the_environment_alone(self, vocabulary, no_network):
-        before = dict(os.environ)
-        files = sorted(vocabulary.parent.parent.rglob("*"))
-        for counter in (TokenCounter(), TokenCounter("tiktoken")):
-            assert counter.name == "o200k_base"
-            assert counter.count_text("hello") == 1
-            assert counter.count_text("jelly") == 4
-            assert all(counter.count_text(text) >= 1 for text in HOSTILE)
-            assert counter.count_text(" " * 1_000_000) == 1_000_000
-        assert dict(os.environ) == before
-        assert sorted(vocabulary.parent.parent.rglob("*")) == files
-
-    def test_a_damaged_file_or_a_folder_in_its_place_is_as_good_as_none(self, vocabulary, no_network):
-        assert tiktoken_file_present() == vocabulary
-        vocabulary.write_bytes(vocabulary.read_bytes()[:-9])
-        assert tiktoken_file_present() is None
-        assert TokenCounter().name == "estimate-1"
-        vocabulary.unlink()
-        vocabulary.mkdir()
-        assert tiktoken_file_present() is None
-
-    def test_is_found_in_the_folder_for_temporary_files(self, vocabulary, monkeypatch):
-        monkeypatch.delenv("TIKTOKEN_CACHE_DIR")
-        assert tiktoken_file_present() is None
-        place = vocabulary.parent.parent / "tmp" / "data-gym-cache" / vocabulary.name
-        place.parent.mkdir(parents=True)
-        vocabulary.rename(place)
-        assert tiktoken_file_present() == place

@@ -161,8 +161,8 @@ SABOTAGES = (
     Sabotage(
         "8: a vocabulary is downloaded",
         "language_models/tokens.py",
-        "if path := tiktoken_file_present():",
-        "if path := (tiktoken_file_present() or _downloaded()):",
+        "    if _counts_by_download(counter):\n",
+        "    if False:\n",
         "language_models",
     ),
     Sabotage(
@@ -181,14 +181,6 @@ SABOTAGES = (
     ),
 )
 """The number of the promise in `tests/README.md`, and what is broken."""
-DOWNLOAD = """
-
-def _downloaded():
-    import tiktoken
-
-    tiktoken.get_encoding("o200k_base")
-    return None
-"""
 
 
 def noticed(sabotage: Sabotage, options: list[str]) -> str:
@@ -200,7 +192,7 @@ def noticed(sabotage: Sabotage, options: list[str]) -> str:
         text = path.read_text("utf-8")
         if text.count(sabotage.old) != 1:
             return f"NOT MADE: {text.count(sabotage.old)} places in {sabotage.module}"
-        path.write_text(text.replace(sabotage.old, sabotage.new) + DOWNLOAD, "utf-8")
+        path.write_text(text.replace(sabotage.old, sabotage.new), "utf-8")
         command = [sys.executable, "-m", "pytest", "-n", "2", "-q", "-x", "--no-header", "-p", "no:cacheprovider"]
         environment = {**os.environ, "PYTHONPATH": str(copy)}
         for where in (["tests/" + sabotage.where], []):

@@ -1,7 +1,6 @@
 """Record how many o200k_base tokens each sample really has, in counts.json.
 
-Run it when a sample changes, from the repository's root, where the vocabulary file is on the machine (it is not
-downloaded; llama-index-core and litellm carry it, or name its folder in TIKTOKEN_CACHE_DIR):
+Run it when a sample changes, from the repository's root, where tiktoken is installed and finds its vocabulary file:
 
     python tests/data/tokens/record.py
 """
@@ -9,16 +8,16 @@ downloaded; llama-index-core and litellm carry it, or name its folder in TIKTOKE
 import json
 from pathlib import Path
 
-from langchain_agentmem.language_models.tokens import TokenCounter
+import tiktoken
 
 HERE = Path(__file__).parent
 COMMAND = "python tests/data/tokens/record.py"
 
 
 def main() -> None:
-    counter = TokenCounter("tiktoken")
-    counts = {path.stem: counter.count_text(path.read_text("utf-8")) for path in sorted(HERE.glob("*.txt"))}
-    recorded = {"encoding": counter.name, "command": COMMAND, "counts": counts}
+    encoding = tiktoken.get_encoding("o200k_base")
+    counts = {path.stem: len(encoding.encode_ordinary(path.read_text("utf-8"))) for path in sorted(HERE.glob("*.txt"))}
+    recorded = {"encoding": encoding.name, "command": COMMAND, "counts": counts}
     (HERE / "counts.json").write_text(json.dumps(recorded, indent=2) + "\n", "utf-8")
 
 
