@@ -45,20 +45,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    AliasChoices,
-    BaseModel,
-    ConfigDict,
-    Field,
-    NonNegativeInt,
-    StringConstraints,
-    ValidationError,
-)
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, NonNegativeInt, StringConstraints, ValidationError
 
-from langchain_agentmem.base.argument_checks import ALL, check_value, describe_fault, text_given
+from langchain_agentmem.base.argument_checks import ALL, Options, check_value, describe_fault
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.data_tables import data_table, read_yaml
@@ -74,14 +65,12 @@ from langchain_agentmem.rewinding.branches import Change
 from langchain_agentmem.rewinding.memory_rows import RECORD, Kept, View
 from langchain_agentmem.storage import Transaction
 
-__all__ = ["ResourceMemory", "build_resource_snapshot", "usage_record"]
-
-# -- resource files ------------------------------------------------------------------------------------------------
-
 EntryT = TypeVar("EntryT", bound=BaseModel)
 
 LARGEST = 500_000
 """The most bytes of a resource file."""
+ITEM_CHARS = 6_000
+"""The most characters of an item that are kept in memory."""
 CLASSES = {"local": "local_data", "github": "github", "huggingface": "huggingface"}
 """The class of an item in a snapshot, by its source."""
 
@@ -89,22 +78,17 @@ _TABLES = data_table("layers/resource_tables.yaml")
 _SOURCES = {**{each: each for each in CLASSES}, "local_data": "local"}
 _LONGEST_ID = 480
 """The longest id of an item, which has to fit into a tag."""
-
-
-def _check_printable(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError(f"The text {safe_repr(text)} has characters that cannot be shown.")
-    return text
-
+_IGNORED = frozenset(_TABLES["ignored"].split())
+_SECRET_FILES, _SECRET_ENDS = _TABLES["secret_files"].split(), tuple(_TABLES["secret_ends"].split())
+_TEXT_NAMES, _TEXT_ENDS = _TABLES["text_names"].split(), tuple(_TABLES["text_ends"].split())
+_MOST_ENTRIES = 2_000
+_MOST_LINES = 200
+_TREE_CHARS = 2_000
+_READ = 1 << 18
+_HASHED = 1 << 23
 
 Line: TypeAlias = Annotated[
-    str, StringConstraints(strip_whitespace=True, max_length=1_000), AfterValidator(_check_printable)
-]
-Notes: TypeAlias = Annotated[
-    str, StringConstraints(max_length=10_000), AfterValidator(lambda text: " ".join(text.split()))
-]
-ItemKind: TypeAlias = Literal[
-    "template", "setup", "document", "library", "dataset", "model", "local_data", "github", "huggingface", ""
+    str, StringConstraints(strip_whitespace=True, max_length=1_000, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")
 ]
 
 
@@ -140,10 +124,9 @@ class ResourceItem(BaseModel):
     Attributes:
         name: Its name.
         kind: Its class; empty where the file names only the source.
-        source: The kind of its source, where the file names it.
+        source: The kind of its source.
         resource: The name of its source, or its repository.
-        repo: The repository on GitHub, of an item that names no source.
-        repo_id: The repository on Hugging Face.
+        repo: The repository, of an item that names no source.
         ref: The commit, tag, branch or revision of that.
         path: Its path there; "." for all of the source.
         notes: The notes in the file.
@@ -158,15 +141,16 @@ class ResourceItem(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True)
 
     name: Line = ""
-    kind: ItemKind = Field(default="", validation_alias="class")
+    kind: Literal[
+        "template", "setup", "document", "library", "dataset", "model", "local_data", "github", "huggingface", ""
+    ] = Field(default="", validation_alias="class")
     source: Literal["local", "github", "huggingface", "local_data", ""] = ""
     resource: Line = ""
-    repo: Line = Field(default="", exclude=True)
-    repo_id: Line = Field(default="", exclude=True)
-    ref: Line = Field(default="", validation_alias=AliasChoices("ref", "revision"), exclude=True)
+    repo: Line = Field(default="", validation_alias=AliasChoices("repo", "repo_id", "url"))
+    ref: Line = Field(default="", validation_alias=AliasChoices("ref", "revision"))
     path: Line = ""
-    notes: Notes = Field(default="", validation_alias=AliasChoices("notes", "description"))
-    include_files: list[str] = []
+    notes: str = Field(default="", validation_alias=AliasChoices("notes", "description"), max_length=10_000)
+    include_files: list[Line] = []
     include_tree: bool = False
     include_content: bool = False
     max_files: NonNegativeInt = 4
@@ -178,6 +162,78 @@ Sources: TypeAlias = dict[tuple[str, str], ResourceSource]
 """The sources of a resource file, by kind and name."""
 Items: TypeAlias = dict[str, tuple[ResourceItem, ResourceSource]]
 """Its items, each with its source, by their ids `class:name:source:resource:path`."""
+
+
+def build_resource_snapshot(
+    resource_file: str | os.PathLike[str],
+    config: Mapping[str, Any] | None = None,
+    resolve_paths: bool = True,  # noqa: FBT001, FBT002 - the original's signature
+) -> dict[str, Any]:
+    """Take a snapshot of the resources that a file names.
+
+    Args:
+        resource_file: A YAML or JSON file, see `resource_memory.py`.
+        config: "workspace_root", the folder outside of which nothing is read (default: that of the resource file), and
+            "redact_secrets" (default: True). Other keys are ignored.
+        resolve_paths: Whether local paths are read. If not, every item is "pending", with its path as written.
+            Default: True.
+
+    Returns:
+        "digest", "resource_file_sha", "config_normalized" and "items", as the original has them. An item has "id",
+        "class" (local_data, github, huggingface), "fetch_status" (pending, available, failed), "path", "tree_summary"
+        and "content_excerpt", and besides "name", "kind" (its class in the file), "notes", "digest" and "reason" (the
+        reason why it is not available, or incomplete). An item that cannot be read, or is outside of the workspace,
+        has failed.
+
+    Raises:
+        InvalidInput: The resource file or the config is wrong.
+    """
+    given = check_value(dict[Any, Any] | None, config, "config") or {}
+    file = path_of_file(resource_file)
+    data, content = _read(file)
+    sources, items = _parsed(content)
+    folder = Path(os.path.realpath(file.parent))
+    root = folder if given.get("workspace_root") is None else given["workspace_root"]
+    if not isinstance(root, str | os.PathLike) or not Path(root).is_dir():
+        raise InvalidInput(f"workspace_root must be the path of a folder, not {safe_repr(root)}.")
+    clean = redact if given.get("redact_secrets", True) else str
+    workspace = Path(os.path.realpath(root)) if resolve_paths else None
+    snapshots = [_snapshot(key, *each, folder, workspace, clean) for key, each in items.items()]
+    normalized: dict[str, Any] = {
+        kind: [each.model_dump() for (of, _), each in sources.items() if of == kind] for kind in CLASSES
+    }
+    normalized["items"] = [{"id": key, **item.model_dump()} for key, (item, _) in items.items()]
+    stable = normalized | {"local": [entry | {"host_path": ""} for entry in normalized["local"]]}
+    return {
+        "digest": _digest({"config": stable, "items": {item["id"]: item["digest"] for item in snapshots}}),
+        "resource_file_sha": hashlib.sha256(data).hexdigest(),
+        "config_normalized": normalized,
+        "items": snapshots,
+    }
+
+
+# -- the file ------------------------------------------------------------------------------------------------------
+
+
+def _read(file: Path) -> tuple[bytes, Mapping[str, Any]]:
+    shown = f"The resource file {safe_repr(str(file))}"
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(LARGEST + 1)
+    except OSError as error:
+        raise InvalidInput(f"{shown} cannot be read: {error.strerror or error}.") from error
+    if len(data) > LARGEST:
+        raise InvalidInput(f"{shown} has more than {LARGEST:,} bytes.")
+    try:
+        text = data.decode("utf-8-sig")
+        content = json.loads(text) if file.suffix.lower() == ".json" else read_yaml(text)
+    except (ValueError, RecursionError, InvalidInput) as error:
+        raise InvalidInput(f"{shown} is neither JSON nor YAML: {error!s:.300}") from error
+    if isinstance(content, list):
+        content = {"items": content}
+    if not isinstance(content, Mapping):
+        raise InvalidInput(f"{shown} must hold an object with local, github, huggingface, items.")
+    return data, content
 
 
 def _parsed(content: Mapping[str, Any]) -> tuple[Sources, Items]:
@@ -203,30 +259,6 @@ def _parsed(content: Mapping[str, Any]) -> tuple[Sources, Items]:
             whole = {"source": kind, "resource": name, "class": _TABLES["kinds_of_use"].get(source.use, "")}
             _add(items, *_item(whole, sources, name))
     return dict(sorted(sources.items())), dict(sorted(items.items()))
-
-
-def _read(file: Path) -> tuple[bytes, Mapping[str, Any]]:
-    shown = f"The resource file {safe_repr(str(file))}"
-    try:
-        with file.open("rb") as opened:
-            data = opened.read(LARGEST + 1)
-    except OSError as error:
-        raise InvalidInput(f"{shown} cannot be read: {error.strerror or error}.") from error
-    if len(data) > LARGEST:
-        raise InvalidInput(f"{shown} has more than {LARGEST:,} bytes.")
-    try:
-        text = data.decode("utf-8-sig")
-        try:
-            content = json.loads(text)
-        except ValueError:
-            content = read_yaml(text)
-    except (ValueError, RecursionError, InvalidInput) as error:
-        raise InvalidInput(f"{shown} is neither JSON nor YAML: {error!s:.300}") from error
-    if isinstance(content, list):
-        content = {"items": content}
-    if not isinstance(content, Mapping):
-        raise InvalidInput(f"{shown} must hold an object with local, github, huggingface, items.")
-    return data, content
 
 
 def _entries(content: Mapping[str, Any], key: str) -> list[tuple[str, dict[Any, Any]]]:
@@ -255,22 +287,21 @@ def _item(entry: Mapping[str, Any], sources: Sources, where: str) -> tuple[str, 
     """Return the id of an item, and the item with its source."""
     given = str(entry.get("class", ""))
     limits = _TABLES["limits"].get("" if given in _SOURCES else given, {})
-    item = _checked(ResourceItem, {"include_content": bool(entry.get("include_files")), **limits, **entry}, where)
+    item = _checked(ResourceItem, {"include_content": "include_files" in entry, **limits, **entry}, where)
     of = _SOURCES.get(item.source or item.kind)
     if item.resource:
-        found = [each for each in sources.items() if each[0][1] == item.resource and of in (None, each[0][0])]
+        found = [key for key in sources if key[1] == item.resource and of in (None, key[0])]
         if len(found) != 1:
             raise InvalidInput(
                 f"{where} is of the resource {safe_repr(item.resource)}, and there is {'several' if found else 'no'} "
                 f"{of or 'such'} one with that name in the file. Give its name and source, or repo or repo_id."
             )
-        [((of, _), source)] = found
+        of, source = found[0][0], sources[found[0]]
     else:
-        of = of or ("huggingface" if item.repo_id else "github" if item.repo else "local")
-        repo = "" if of == "local" else item.repo_id or item.repo
-        if of != "local" and not repo:
+        of = of or ("huggingface" if "repo_id" in entry else "github" if item.repo else "local")
+        if of != "local" and not item.repo:
             raise InvalidInput(f"{where} names neither a resource nor a repository.")
-        source = ResourceSource(repo=repo, ref=item.ref)
+        source = ResourceSource(repo=item.repo, ref=item.ref)
     origin, path = source.name or source.repo, item.path or "."
     if not item.path and not origin:
         raise InvalidInput(f"{where} of the resource file has no path.")
@@ -283,95 +314,7 @@ def _item(entry: Mapping[str, Any], sources: Sources, where: str) -> tuple[str, 
     return key, (item.model_copy(update=known), source)
 
 
-# -- excerpts ------------------------------------------------------------------------------------------------------
-
-ITEM_CHARS = 6_000
-"""The most characters of an item that are kept in memory."""
-
-_IGNORED = frozenset(_TABLES["ignored"].split())
-_SECRET_FILES, _SECRET_ENDS = _TABLES["secret_files"].split(), tuple(_TABLES["secret_ends"].split())
-_TEXT_NAMES, _TEXT_ENDS = _TABLES["text_names"].split(), tuple(_TABLES["text_ends"].split())
-
-_MOST_ENTRIES = 2_000
-_DEEPEST = 8
-_MOST_LINES = 200
-_TREE_CHARS = 2_000
-_READ = 1 << 18
-_HASHED = 1 << 23
-_REASON_CHARS = 300
-_MORE = "\u2026 and more"
-
-
-class Unreachable(OSError):
-    """There is nothing here that may be read."""
-
-
-class ItemExcerpt(NamedTuple):
-    """The part of an item that a snapshot shows.
-
-    Attributes:
-        status: "pending", "available" or "failed".
-        tree: A list of its files.
-        excerpt: The beginnings of its files.
-        reason: The reason why it is not available, or incomplete.
-        found: Everything that its digest depends on.
-    """
-
-    status: str
-    tree: str = ""
-    excerpt: str = ""
-    reason: str = ""
-    found: Any = None
-
-
-def build_resource_snapshot(
-    resource_file: str | os.PathLike[str],
-    config: Mapping[str, Any] | None = None,
-    resolve_paths: bool = True,  # noqa: FBT001, FBT002 - the original's signature
-) -> dict[str, Any]:
-    """Take a snapshot of the resources that a file names.
-
-    Args:
-        resource_file: A YAML or JSON file, see `resource_memory.py`.
-        config: "workspace_root", the folder outside of which nothing is read (default: that of the resource file), and
-            "redact_secrets" (default: True). Other keys are ignored.
-        resolve_paths: Whether local paths are read. If not, every item is "pending", with its path as written.
-            Default: True.
-
-    Returns:
-        "digest", "resource_file_sha", "config_normalized" and "items", as the original has them. An item has "id",
-        "class" (local_data, github, huggingface), "fetch_status" (pending, available, failed), "path", "tree_summary"
-        and "content_excerpt", and besides "name", "kind" (its class in the file), "notes", "digest" and "reason" (the
-        reason why it is not available, or incomplete). An item that cannot be read, or is outside of the workspace,
-        has failed.
-
-    Raises:
-        InvalidInput: The resource file or the config is wrong.
-    """
-    if config is not None and not isinstance(config, Mapping):
-        raise InvalidInput(f"config must be a dictionary, not {safe_repr(config)}.")
-    given = config or {}
-    file = path_of_file(resource_file)
-    data, content = _read(file)
-    sources, items = _parsed(content)
-    folder = Path(os.path.realpath(file.parent))
-    root = folder if given.get("workspace_root") is None else given["workspace_root"]
-    if not isinstance(root, str | os.PathLike) or not Path(root).is_dir():
-        raise InvalidInput(f"workspace_root must be the path of a folder, not {safe_repr(root)}.")
-    clean = redact if given.get("redact_secrets", True) else str
-    workspace = Path(os.path.realpath(root)) if resolve_paths else None
-    snapshots = [_snapshot(key, *each, folder, workspace, clean) for key, each in items.items()]
-    normalized: dict[str, Any] = {
-        kind: [each.model_dump() for (of, _), each in sources.items() if of == kind] for kind in CLASSES
-    }
-    normalized["items"] = [{"id": key, **item.model_dump()} for key, (item, _) in items.items()]
-    stable = normalized | {"local": [entry | {"host_path": ""} for entry in normalized["local"]]}
-    return {
-        "digest": _digest({"config": stable, "items": {item["id"]: item["digest"] for item in snapshots}}),
-        "resource_file_sha": hashlib.sha256(data).hexdigest(),
-        "config_normalized": normalized,
-        "items": snapshots,
-    }
+# -- snapshots -----------------------------------------------------------------------------------------------------
 
 
 def _snapshot(
@@ -383,25 +326,27 @@ def _snapshot(
     clean: Callable[[str], str],
 ) -> dict[str, Any]:
     """Take the snapshot of one item."""
-    path, seen = item.path, ItemExcerpt("pending")
+    path, status = item.path, "pending"
+    tree, excerpt, reason, found = "", "", "", None
     if workspace is not None and item.source == "local":
         local = folder / source.host_path / below(path, source.mount_path)
         try:
-            seen, path = _read_item(item, workspace, local, clean), os.path.normpath(local)
+            tree, excerpt, reason, found = _read_item(item, workspace, local, clean)
+            path, status = os.path.normpath(local), "available"
         except OSError as error:
-            seen = ItemExcerpt("failed", reason=_reason(error))
+            reason, status = _reason(error), "failed"
     return {
         "id": key,
         "class": CLASSES[item.source],
-        "fetch_status": seen.status,
+        "fetch_status": status,
         "path": str(PurePosixPath(source.mount_path, item.path)) if source.mount_path else path,
-        "tree_summary": seen.tree,
-        "content_excerpt": seen.excerpt,
+        "tree_summary": tree,
+        "content_excerpt": excerpt,
         "name": item.name,
         "kind": item.kind,
         "notes": clean(item.notes),
-        "digest": _digest({"id": key, "notes": item.notes, "status": seen.status, "found": seen.found}),
-        "reason": truncated(clean(seen.reason), _REASON_CHARS),
+        "digest": _digest({"id": key, "notes": item.notes, "status": status, "found": found}),
+        "reason": truncated(clean(reason), 300),
     }
 
 
@@ -420,8 +365,10 @@ def below(path: str, mount: str) -> PurePosixPath:
     return whole.relative_to(mount) if mount and whole.is_relative_to(mount) else whole
 
 
-def _read_item(item: ResourceItem, root: Path, path: Path, clean: Callable[[str], str]) -> ItemExcerpt:
-    """Read the part of a local item that a snapshot shows.
+def _read_item(
+    item: ResourceItem, root: Path, path: Path, clean: Callable[[str], str]
+) -> tuple[str, str, str, dict[str, Any]]:
+    """Read a local item: its files as lines, their beginnings, why some are missing, and what its digest depends on.
 
     Raises:
         OSError: The item cannot be read, or is outside of the workspace.
@@ -430,9 +377,9 @@ def _read_item(item: ResourceItem, root: Path, path: Path, clean: Callable[[str]
     most = item.max_total_chars or ITEM_CHARS
     if path.is_file():
         piece, stamp = _read_file(path.name, path, item.max_chars, clean)
-        return ItemExcerpt("available", "", truncated(piece, most) if item.include_content else "", "", {"file": stamp})
+        return "", truncated(piece, most) if item.include_content else "", "", {"file": stamp}
     if not path.is_dir():
-        raise Unreachable("There is no file or folder at this path.")
+        raise OSError("There is no file or folder at this path.")
     listed = _list_folder(path)
     pieces: list[str] = []
     stamps: dict[str, list[Any] | None] = {}
@@ -446,7 +393,7 @@ def _read_item(item: ResourceItem, root: Path, path: Path, clean: Callable[[str]
         pieces.append(piece)
     tree = _tree(listed) if item.include_tree else ""
     found = {"tree": [(_printable(each), *more) for each, *more in listed[:_MOST_ENTRIES]], "files": stamps}
-    return ItemExcerpt("available", tree, truncated("\n\n".join(pieces), most), reason, found)
+    return tree, truncated("\n\n".join(pieces), most), reason, found
 
 
 def _reason(error: OSError) -> str:
@@ -457,14 +404,11 @@ def _within(root: Path, path: Path) -> Path:
     """Resolve a path, links included.
 
     Raises:
-        Unreachable: It is outside of the workspace.
+        OSError: It is outside of the workspace.
     """
-    try:
-        resolved = Path(os.path.realpath(path))
-    except ValueError as error:
-        raise Unreachable("This cannot be a path.") from error
+    resolved = Path(os.path.realpath(path))
     if not resolved.is_relative_to(root):
-        raise Unreachable("It is outside of the workspace.")
+        raise OSError("It is outside of the workspace.")
     return resolved
 
 
@@ -476,13 +420,10 @@ def _list_folder(root: Path) -> list[tuple[str, str, int]]:
     listed: list[tuple[str, str, int]] = []
     next(root.iterdir(), None)  # raises if it cannot be read
     for folder, folders, files in os.walk(root):
-        at = Path(folder)
         folders[:] = [name for name in sorted(folders) if name not in _IGNORED]
-        for path in (at / name for name in (*folders, *files) if name not in _IGNORED):
+        for path in (Path(folder, name) for name in (*folders, *files) if name not in _IGNORED):
             kind = "@" if path.is_symlink() else "/" if path.is_dir() else "" if path.is_file() else "?"
             listed.append((path.relative_to(root).as_posix(), kind, 0 if kind else path.lstat().st_size))
-        if len(at.relative_to(root).parts) >= _DEEPEST:
-            folders.clear()
         if len(listed) > _MOST_ENTRIES:
             break
     return sorted(listed, key=lambda entry: entry[0].split("/"))
@@ -493,7 +434,7 @@ def _tree(listed: Sequence[tuple[str, str, int]]) -> str:
     lines = [_printable(path) + mark for path, mark, _ in listed[:_MOST_LINES]]
     while sum(len(line) + 1 for line in lines) > _TREE_CHARS:
         lines.pop()
-    return "\n".join([*lines, _MORE] if len(lines) < len(listed) else lines)
+    return "\n".join([*lines, "… and more"] if len(lines) < len(listed) else lines)
 
 
 def _chosen(
@@ -518,7 +459,7 @@ def _read_file(name: str, path: Path, most: int, clean: Callable[[str], str]) ->
         OSError: It cannot be read.
     """
     if not path.is_file():  # a pipe would block
-        raise Unreachable("There is no file at this path.")
+        raise OSError("There is no file at this path.")
     with path.open("rb") as file:
         data, size = file.read(_HASHED), os.fstat(file.fileno()).st_size
     stamp, about = [size, hashlib.sha256(data).hexdigest()], f"File: {name} ({size} bytes"
@@ -544,67 +485,44 @@ def _printable(path: str) -> str:
 
 RESOURCE_INDEX, RESOURCE_DIGEST = "RESOURCE_INDEX", "resource_digest"
 """The keys of core memory."""
-
 RESOURCE_ITEM, RESOURCE_PENDING, RESOURCE_USED = "RESOURCE_ITEM", "RESOURCE_PENDING", "RESOURCE_USED"
 """The tags of archival memory."""
-
-USAGE_TYPES = ("read", "reference", "include")
-
 _LABEL = "resource"
-_IMPORTANCE = 5
 _INDEX_CHARS = 1_000
-_CONTEXT_CHARS = 1_000
-_LAST_TIME = 253_402_300_799  # the last second of the year 9999
+_IMPORTANCE = 5
 
 
-def usage_record(resource_id: str, usage_type: str, context: str | None, at: datetime) -> tuple[str, list[str]]:
-    """The archival record that says that a resource was used.
+class ResourceUse(Options):
+    """A use of a resource, which a record of archival memory holds as JSON.
 
-    Args:
-        resource_id: Which resource.
+    Attributes:
+        resource_id: The id of the resource.
         usage_type: "read", "reference" or "include".
-        context: What for; None if nobody says. At most 1,000 characters are kept.
-        at: When.
-
-    Returns:
-        Its content, JSON with "resource_id", "usage_type", "context" and "timestamp" (seconds since 1970), and its
-        tags.
-
-    Raises:
-        InvalidInput: An argument is wrong.
+        context: The purpose; None if nobody says.
+        timestamp: Seconds since 1970; None for the time of the record.
     """
-    if not isinstance(resource_id, str) or not resource_id.strip():
-        raise InvalidInput(f"A resource is named by its id, not by {safe_repr(resource_id)}.")
-    if not isinstance(usage_type, str) or usage_type not in USAGE_TYPES:
-        raise InvalidInput(f"A resource is used as one of {', '.join(USAGE_TYPES)}, not as {safe_repr(usage_type)}.")
-    if context is not None:
-        context = truncated(text_given(context, "What a resource is used for"), _CONTEXT_CHARS)
-    used = {"resource_id": resource_id, "usage_type": usage_type, "context": context, "timestamp": at.timestamp()}
-    return json.dumps(used, ensure_ascii=False), [RESOURCE_USED, f"resource_id:{resource_id}"]
+
+    resource_id: str = Field(pattern=r"\S")
+    usage_type: Literal["read", "reference", "include"] = "reference"
+    context: str | None = None
+    timestamp: float | None = Field(default=None, ge=0, le=253_402_300_799)  # the last second of the year 9999
 
 
 def use_of(content: str, tags: Sequence[str], at: datetime) -> dict[str, Any] | None:
-    """What a record says of the use of a resource; None where it says nothing of the kind.
+    """Return the use of a resource that a record holds; None if it holds none.
 
     Args:
         content: Its content.
         tags: Its tags.
-        at: When it was written, which is the time of a use that names none.
+        at: The time it was written, which is the time of a use that names none.
     """
+    if RESOURCE_USED not in tags:
+        return None
     try:
-        told = json.loads(content) if RESOURCE_USED in tags else None
-    except (ValueError, RecursionError):
+        use = ResourceUse(**json.loads(content))
+    except (InvalidInput, ValueError, TypeError, RecursionError):
         return None
-    if not isinstance(told, dict) or not isinstance(told.get("resource_id"), str):
-        return None
-    time, context = told.get("timestamp"), told.get("context")
-    is_time = isinstance(time, int | float) and not isinstance(time, bool) and 0 <= time <= _LAST_TIME
-    return {
-        "resource_id": told["resource_id"],
-        "usage_type": str(told.get("usage_type") or "reference"),
-        "context": None if context is None else str(context),
-        "timestamp": time if is_time else at.timestamp(),
-    }
+    return use.model_dump() | {"timestamp": at.timestamp() if use.timestamp is None else use.timestamp}
 
 
 class ResourceMemory(Layer):
@@ -680,7 +598,9 @@ class ResourceMemory(Layer):
 
     aload = awaited(load, writes=True)
 
-    def track_usage(self, resource_id: str, usage_type: str, context: str | None = None) -> str:
+    def track_usage(
+        self, resource_id: str, usage_type: Literal["read", "reference", "include"], context: str | None = None
+    ) -> str:
         """Note that a resource was used.
 
         Args:
@@ -694,8 +614,10 @@ class ResourceMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        made = usage_record(resource_id, usage_type, context, moment(self._ground.now()))
-        clean, marks = self._archival._checked(*made)
+        time = moment(self._ground.now()).timestamp()
+        use = ResourceUse(resource_id=resource_id, usage_type=usage_type, context=context, timestamp=time)
+        content = json.dumps(use.model_dump(), ensure_ascii=False)
+        clean, marks = self._archival._checked(content, [RESOURCE_USED, f"resource_id:{resource_id}"])
         with self._step("track_usage", content=clean) as step:
             key = self._archival._written(clean, marks)
             step.finish(lambda: {"record_id": key})

@@ -7,7 +7,7 @@ import pytest
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.prompt_context import final_markdown, final_memory, write_final
-from langchain_agentmem.layers.resource_memory import RESOURCE_USED, usage_record
+from langchain_agentmem.layers.resource_memory import RESOURCE_USED
 
 from .made import START, at, entry, event, record
 
@@ -60,15 +60,15 @@ class TestData:
         ]  # fmt: skip
 
     def test_what_names_no_resource_is_no_use_of_one_and_one_without_a_time_is_of_its_records(self):
-        for text in ("", "no JSON", "[1]", "{}", '{"timestamp": NaN}', '{"timestamp": "soon"}', "[" * 100_000):
+        wrong = [f'{{"resource_id": "data", "timestamp": {time}}}' for time in ("NaN", '"soon"', "true", "1e300", "-1")]
+        for text in ("", "no JSON", "[1]", "{}", '{"resource_id": 3}', *wrong, "[" * 100_000):
             final = final_memory([], [], [record(1, text, tags=(RESOURCE_USED, "resource_id:data"))])
             assert final["resources_used"] == []
             assert [each["id"] for each in final["archival_summary"]["records"]] == ["r1"]
-        for time in ("NaN", '"soon"', "null", "true", "1e300", "-1"):
-            use = record(1, f'{{"resource_id": "data", "timestamp": {time}}}', tags=(RESOURCE_USED,))
+        for time in ("", ', "timestamp": null'):
+            use = record(1, f'{{"resource_id": "data"{time}}}', tags=(RESOURCE_USED,))
             final = final_memory([], [], [use])
             assert final["resources_used"][0]["uses"][0]["timestamp"] == at(1).timestamp()
-            assert final_markdown(final)
 
 
 class TestMarkdown:
@@ -126,7 +126,8 @@ async def test_a16_every_memory_can_be_exported(memory, tmp_path):
         assert (text.read_bytes(), data.read_bytes()) == before
         layers.write({"name": "Ada"}, {"kind": "error_encountered", "content": "It failed."})
         layers.archival.write("It was the cache.", tags=["PHASE0_INTERNAL"])
-        layers.archival.write(*usage_record("template", "read", "to begin with", START))
+        use = {"resource_id": "template", "usage_type": "read", "timestamp": START.timestamp()}
+        layers.archival.write(json.dumps(use), [RESOURCE_USED])
     assert final["core"] == {"name": "Ada"}
     assert [each["resource_id"] for each in final["resources_used"]] == ["template"]
     timeline = " ".join(each["type"] for each in final["experiment_timeline"])
