@@ -21,6 +21,7 @@ file is written whole or not at all, and never in the place of another.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
 import re
@@ -340,27 +341,13 @@ def read_experience(data: bytes) -> Experience | str:
 
 
 class _Texts(yaml.SafeLoader):
-    """Plain YAML in which every value is text, but for null; what stands twice is refused."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
-        seen: set[str] = set()
-        for key in (each.value for each, _ in node.value if isinstance(each.value, str)):
-            if key in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"{safe_repr(key)} stands twice", node.start_mark)
-            seen.add(key)
-        return dict(super().construct_mapping(node, deep))
+    """Plain YAML in which every value is text, but for null."""
 
 
 _Texts.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag == "tag:yaml.org,2002:null"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-
-
-_LONGEST_NAME = 120
-"""Bytes of an id that the name of a file shows."""
-_MOST = 10_000
-"""How many files may be called after one id."""
 
 
 def write_new(folder: Path, exp_id: str, text: str) -> Path:
@@ -378,18 +365,17 @@ def write_new(folder: Path, exp_id: str, text: str) -> Path:
         InvalidInput: It cannot be written.
     """
     # Letters, digits, dots and hyphens of an id can stand in the name of a file.
-    plain = re.sub(r"[^\w.-]+", "_", exp_id).strip("._").encode()[:_LONGEST_NAME].decode(errors="ignore")
+    plain = re.sub(r"[^\w.-]+", "_", exp_id).strip("._").encode()[:120].decode(errors="ignore")
     name = f"{PREFIX}{plain or 'experience'}"
     try:
         with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder, prefix=f".{PREFIX}") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-            for number in range(1, _MOST):
+            for number in itertools.count(1):
                 path = folder / f"{name}{f'-{number}' if number > 1 else ''}{SUFFIX}"
                 with contextlib.suppress(FileExistsError):
                     os.link(file.name, path)  # which replaces no file
                     return path
     except OSError as error:
         raise InvalidInput(f"No file can be written in {safe_repr(str(folder))}: {error.strerror or error}.") from error
-    raise InvalidInput(f"There are too many files called {safe_repr(name)} in {safe_repr(str(folder))}.")

@@ -120,7 +120,6 @@ LONGEST_LINE = 1_000
 
 _TOLD = {AttachmentType.execution_status: "Execution", AttachmentType.code_error: "Error"}
 MAIN, OURS = "prompt_log", "experience_selection_log"
-_LONGEST_NAME = 60
 
 Session: TypeAlias = SessionMemory | Callable[[RunnableConfig], SessionMemory]
 
@@ -133,7 +132,7 @@ class SelectionRequest(NamedTuple):
         messages: The messages that it stands among.
         config: The run.
         context: The situation, if whoever asks tells it.
-        log: Where it is noted what a model is asked, if whoever asks names it.
+        log: The file for what a model is asked; None for none.
     """
 
     query: str
@@ -154,7 +153,6 @@ class SelectorOptions(TypedDict, total=False):
     session: Session | None
     query: Callable[[Any], str] | None
     enabled: bool
-    prompt_log: str | os.PathLike[str] | None
     timeout: float | None
 
 
@@ -195,8 +193,6 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         query: Gives the query, from what this is given. Default: the last thing the user said; of a dictionary,
             "input", "question", "query" or "user_query", or its only text; else what the session asked last.
         enabled: Whether it selects at all. Where it does not, what is given passes with nothing put in. Default True.
-        prompt_log: A folder for `<role>_experience_selection_log_<round>_<post>.json`, with what the model is asked.
-            Default: nothing is logged.
         timeout: Seconds to wait for the model. Default: as long as it takes.
 
     Raises:
@@ -216,7 +212,6 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         session: Session | None = None,
         query: Callable[[Any], str] | None = None,
         enabled: bool = True,
-        prompt_log: str | os.PathLike[str] | None = None,
         timeout: float | None = None,
     ) -> None:
         if not isinstance(library, ExperienceLibrary):
@@ -237,9 +232,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         self._timeout = timeout
         self._session: Session | None = check_value(SessionMemory | Callable[..., Any] | None, session, "session")
         self._query: Callable[[Any], str] | None = check_value(Callable[..., Any] | None, query, "query")
-        self._prompt_log = None if prompt_log is None else path_of_file(prompt_log)
         self._database: Database = library.database
-        self._texts = itertools.count()
         self._counter = TokenCounter()
         self._failures = FirstFailures(logger)
         self._known: OrderedDict[bytes, tuple[str, ...]] = OrderedDict()
@@ -306,8 +299,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
             query: A text, or anything that `invoke` takes.
             context: The situation, as text. Default: as the session or the messages tell it.
             config: The run. Default: the one this is called in.
-            prompt_log_path: The log of the main prompt, beside which the selection's is written. Default: as
-                `prompt_log` says.
+            prompt_log_path: The log of the main prompt, beside which the selection's is written. Default: none is.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -434,7 +426,8 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         fell_back = ""
         if asked:
             messages = self._messages(query, context, [known[exp_id] for exp_id in asked])
-            self._log(request, rounds, messages)
+            if request.log is not None:
+                self._log(request.log, messages)
             reading = self._ask_model(query, messages, asked)
             if isinstance(reading, str):
                 fell_back = reading
@@ -503,28 +496,11 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
             return of_rounds([each for each in rounds if each.state != "failed"])
         return of_rounds(role_rounds(rounds, self.role, include_failures=False))
 
-    def _log_of(self, request: SelectionRequest, rounds: Sequence[Round]) -> Path | None:
-        """Where it is to be noted what a model is asked."""
-        if request.log is not None or self._prompt_log is None:
-            return request.log
-        place = last_said(request.messages)
-        if rounds:
-            numbers = len(rounds) - 1, len(rounds[-1].post_list)
-        elif place is not None and len(request.messages) > 1:
-            said = sum(last_said([each]) == 0 for each in request.messages)
-            numbers = said - 1, len(request.messages) - 1 - place
-        else:
-            numbers = next(self._texts), 0
-        role = re.sub(r"[^\w-]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", self.role or "agent")).lower()
-        return self._prompt_log / f"{role[:_LONGEST_NAME]}_{OURS}_{numbers[0]}_{numbers[1]}.json"
-
-    def _log(self, request: SelectionRequest, rounds: Sequence[Round], messages: Sequence[BaseMessage]) -> None:
+    def _log(self, path: Path, messages: Sequence[BaseMessage]) -> None:
         """Write to a file what a model is asked, whole or not at all."""
         try:
-            if (path := self._log_of(request, rounds)) is not None:
-                with whole_file(path, make_folder=True) as file:
-                    told = [{"role": role_of(each), "content": str(each.content)} for each in messages]
-                    json.dump(told, file, indent=2)
+            with whole_file(path, make_folder=True) as file:
+                json.dump([{"role": role_of(each), "content": str(each.content)} for each in messages], file, indent=2)
         except Exception as error:  # noqa: BLE001 - what is noted on the side never fails a selection
             self._failures.report("log", "What a model is asked cannot be logged.", error=error)
 

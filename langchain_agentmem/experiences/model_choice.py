@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from string import Formatter
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
@@ -20,9 +19,6 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import Experience, section
 from langchain_agentmem.language_models.lenient_json import is_cut_off, read_json, read_row, strip_reasoning
 
-_PLACES = ("experiences", "user_query", "context")
-_KEYS = ("content", "prompt", "template")
-_YAML = (".yaml", ".yml")
 _ADVICE = "Use {experiences}, {user_query} and {context}, and double the braces that are meant as such: {{ and }}."
 
 
@@ -43,13 +39,10 @@ class SelectionTemplate:
         if not isinstance(self.text, str):
             raise InvalidInput(f"A selection template is a text, not {type(self.text).__name__}.")
         try:
-            places = [(place, conversion or spec) for _, place, spec, conversion in Formatter().parse(self.text)]
-        except ValueError as error:
-            raise InvalidInput(f"A brace stands alone in a selection template: {error}. {_ADVICE}") from error
-        for place, more in places:
-            if place is not None and (place not in _PLACES or more):
-                raise InvalidInput(f"In a selection template, {{{place:.80}}} is no place, or has a format. {_ADVICE}")
-        if not any(place == "experiences" for place, _ in places):
+            filled = self.fill(experiences="\0", user_query="", context="")
+        except (ValueError, LookupError, AttributeError) as error:
+            raise InvalidInput(f"A place of a selection template cannot be filled: {error!s:.80}. {_ADVICE}") from error
+        if "\0" not in filled:
             raise InvalidInput(f"A selection template needs {{experiences}}, where the conditions are shown. {_ADVICE}")
 
     def fill(self, *, experiences: str, user_query: str, context: str) -> str:
@@ -70,28 +63,20 @@ class SelectionTemplate:
         """Read a template from a file in UTF-8.
 
         Args:
-            path: A YAML file (.yaml, .yml) with the text under `content`, `prompt` or `template`, or any other file, of
-                which the whole is the text.
+            path: A YAML file (.yaml, .yml) with the text under `content`, or any other file, of which the whole is the
+                text.
 
         Raises:
             InvalidInput: The file cannot be read, holds no text, or the text is no template. The message names it.
         """
         try:
-            text = Path(path).read_text(encoding="utf-8-sig")
-        except (OSError, ValueError, TypeError) as error:
-            raise InvalidInput(
-                f"The selection template {path!s:.500} cannot be read: {error}. Give the path of a text file in UTF-8."
-            ) from error
-        try:
-            if Path(path).suffix.lower() in _YAML:
+            text: Any = Path(path).read_text(encoding="utf-8-sig")
+            if Path(path).suffix.lower() in (".yaml", ".yml"):
                 held = read_yaml(text)
-                found = [held[key] for key in _KEYS if key in held] if isinstance(held, dict) else []
-                if not found:
-                    raise InvalidInput("it has no text under content, prompt or template.")  # noqa: TRY301
-                text = found[0]
+                text = held.get("content") if isinstance(held, dict) else None
             return cls(text)
-        except InvalidInput as error:
-            raise InvalidInput(f"The selection template {path!s:.500} is wrong: {error}") from error
+        except (OSError, ValueError, TypeError) as error:
+            raise InvalidInput(f"The selection template {path!s:.500} cannot be used: {error}") from error
 
 
 DEFAULT = SelectionTemplate(data_table("experiences/prompts.yaml")["selection"])
@@ -117,16 +102,18 @@ _NONE = re.compile(
 _PIECES = re.compile(r"\n|[.;!?](?=\s|\Z)|\bbut\b")
 _BECAUSE = re.compile(r"\b(?:because|since)\b[^\n.;!?]*", re.IGNORECASE)
 _LIST = re.compile(r"\[[^\]]*\]")
+Verdicts: TypeAlias = list[tuple[str, bool]]
+"""Names, and whether each applies."""
 
 
 def selected(answer: str, candidates: Sequence[str]) -> tuple[str, ...] | None:
     """Read which experiences a model selects.
 
     Args:
-        answer: What it wrote: an object of ids and verdicts, a list of ids or of objects with an id, such a thing under
-            a key, fenced or amid prose; else text without any brackets.
+        answer: The text that it wrote: an object of ids and verdicts, a list of ids or of objects with an id, such a
+            thing under one key, fenced or amid prose; else text without any brackets.
         candidates: The ids it could choose from. They are compared exactly, else without regard to case and to blanks
-            around them where that is clear. What else it names beside them is ignored.
+            around them where that is clear. Other names are ignored.
 
     Returns:
         The ids that it chooses, each once, in the order of the candidates; none if it says that nothing applies. None
@@ -135,24 +122,59 @@ def selected(answer: str, candidates: Sequence[str]) -> tuple[str, ...] | None:
     text = strip_reasoning(answer).strip().lstrip("\ufeff") if isinstance(answer, str) else ""
     if is_cut_off(text):
         return None
-    verdicts = _Verdicts(candidates)
+    ids = tuple(filter(None, candidates))
     value: Any = read_row(text) or read_json(text)
     if not value:
         listed = read_json(text, wanted=list)
         if listed is not None and _NO.search(_LIST.sub("", text)):
             return None
         value = value if listed is None else listed
+    verdicts: Verdicts | None = None
     if value is not None:
-        verdicts.read(value)
+        verdicts = _read_value(value, ids)
     elif not set("{[<") & set(text):
-        verdicts.read_words(text)
-    if not verdicts.valid or (verdicts.strange and not verdicts.known):
+        verdicts = _read_words(text, ids)
+    if verdicts is None:
         return None
-    return tuple(name for name in dict.fromkeys(candidates) if verdicts.known.get(name))
+    known: dict[str, bool] = {}
+    for name, applies in verdicts:
+        if (candidate := _find(name, ids)) is not None:
+            known[candidate] = applies and known.get(candidate, True)
+    if not known and any(applies for _, applies in verdicts):
+        return None
+    return tuple(name for name in dict.fromkeys(candidates) if known.get(name))
+
+
+def _read_value(value: Any, ids: Sequence[str]) -> Verdicts | None:
+    """Return the verdicts of an object or a list; None if it cannot be understood."""
+    verdicts: Verdicts = []
+    if isinstance(value, list):
+        for each in value:
+            read = _read_value(each, ids) if isinstance(each, dict) else [(str(each), True)]
+            if read is None or isinstance(each, bool | list):
+                return None
+            verdicts += read
+        return verdicts
+    entry = next((value[key] for key in _IDS if key in value), None)
+    if isinstance(entry, str | int) and not isinstance(entry, bool):  # {"id": "exp-1", "relevant": true}
+        return [(str(entry), _verdict(value) is not False)]
+    said = {key: each for key, each in value.items() if key.casefold() not in _ASIDE or _find(key, ids) is not None}
+    for key, each in said.items():
+        if _find(key, ids) is not None and not isinstance(each, list):
+            verdicts.append((key, _verdict(each) is True))
+            continue
+        if isinstance(each, dict | list):
+            read = _read_value(each, ids)
+        else:
+            read = None if _verdict(each) is None else [(key, _verdict(each) is True)]
+        if read is None:
+            return None
+        verdicts += [(name, applies and not _denies(key)) for name, applies in read]  # {"rejected": ["exp-2"]}
+    return verdicts if said or not value else None
 
 
 def _verdict(value: Any) -> bool | None:
-    """What a value says of the id that it stands at; None if that cannot be understood."""
+    """Return what a value says of the id that it stands at; None if that cannot be understood."""
     if isinstance(value, str):
         return True if _YES.match(value) else False if _NO.search(value) else None
     if isinstance(value, dict):
@@ -165,82 +187,25 @@ def _denies(key: str) -> bool:
     return _NO.search(re.sub(r"_|(?<=[a-z])(?=[A-Z])", " ", key)) is not None
 
 
-class _Verdicts:
-    """What an answer says of each candidate.
+def _read_words(text: str, ids: Sequence[str]) -> Verdicts | None:
+    """Read plain text: what it names applies, but for what it denies, each in a line or sentence of its own."""
+    names = [name for name in ids if len(name) > 1 and not name.isdigit()]  # others could be any word
+    longest_first = sorted(map(re.escape, names), key=len, reverse=True)
+    pattern = re.compile(rf"(?<![\w.-])(?:{'|'.join(longest_first)})(?![\w-])", re.IGNORECASE)
+    verdicts: Verdicts = []
+    for piece in _PIECES.split(_BECAUSE.sub("", text)) if names else ():
+        found = pattern.findall(piece)
+        denied = _NO.search(piece) is not None
+        if denied and len({name.casefold() for name in found}) != 1:
+            return [] if not found and not verdicts and _NONE.match(text) else None
+        verdicts += [(name, not denied) for name in found]
+    return verdicts or None
 
-    Attributes:
-        known: Whether a candidate applies, by its id.
-        valid: Whether it says anything.
-        strange: Whether it chooses what is no candidate.
-    """
 
-    def __init__(self, candidates: Sequence[str]) -> None:
-        self.known: dict[str, bool] = {}
-        self.valid = self.strange = False
-        self._ids = dict.fromkeys(each for each in candidates if each)
-
-    def read(self, value: Any, *, denied: bool = False) -> None:
-        """Read an object or a list; `denied` if it stands under a key that denies what is in it."""
-        self.valid = self.valid or not value
-        if isinstance(value, dict):
-            self._read_object(value, denied=denied)
-            return
-        for each in value if not any(isinstance(each, bool | list) for each in value) else ():
-            if isinstance(each, dict):
-                self.read(each, denied=denied)
-            else:
-                is_none = self._find(each) is None and _NONE.match(str(each)) is not None
-                self._add(each, not denied and not is_none)
-
-    def _read_object(self, value: Mapping[str, Any], *, denied: bool) -> None:
-        given = [value[key] for key in _IDS if key in value]
-        entry = given[0] if given else None
-        if isinstance(entry, str | int) and not isinstance(entry, bool):
-            self._add(entry, not denied and _verdict(value) is not False)
-            return
-        for key, each in value.items():
-            if self._find(key) is not None and not isinstance(each, list):
-                self._add(key, not denied and _verdict(each) is True)
-            elif key.casefold() in _ASIDE:
-                continue
-            elif isinstance(each, dict | list):
-                self.read(each, denied=denied or _denies(key))
-            elif self._find(each) is not None:
-                self._add(each, not denied and not _denies(key))
-            elif (said := _verdict(each)) is not None:
-                self._add(None, said and not denied and not _denies(key))
-
-    def read_words(self, text: str) -> None:
-        """Read plain text: what it names applies, but for what it denies, each in a line or sentence of its own."""
-        names = [name for name in self._ids if len(name) > 1 and not name.isdigit()]  # others could be any word
-        longest_first = sorted(map(re.escape, names), key=len, reverse=True)
-        pattern = re.compile(rf"(?<![\w.-])(?:{'|'.join(longest_first)})(?![\w-])", re.IGNORECASE)
-        said: dict[str, bool] = {}
-        for piece in _PIECES.split(_BECAUSE.sub("", text)) if names else ():
-            found = {self._find(name) or name for name in pattern.findall(piece)}
-            denied = _NO.search(piece) is not None
-            if denied and len(found) != 1:
-                self.valid = not found and not said and _NONE.match(text) is not None
-                return
-            said |= {name: not denied and said.get(name, True) for name in found}
-        for name, applies in said.items():
-            self._add(name, applies)
-
-    def _find(self, name: object) -> str | None:
-        """The candidate of this name: a text or a number."""
-        if isinstance(name, bool) or not isinstance(name, str | int):
-            return None
-        text = str(name)
-        alike = [each for each in self._ids if each.strip().casefold() == text.strip().casefold()]
-        return text if text in self._ids else alike[0] if len(alike) == 1 else None
-
-    def _add(self, name: object, applies: bool) -> None:  # noqa: FBT001 - a verdict is a boolean
-        self.valid = True
-        known = self._find(name)
-        if known is None:
-            self.strange = self.strange or applies
-        else:
-            self.known[known] = applies and self.known.get(known, True)
+def _find(name: str, ids: Sequence[str]) -> str | None:
+    """Return the candidate of this name."""
+    alike = [each for each in ids if each.strip().casefold() == name.strip().casefold()]
+    return name if name in ids else alike[0] if len(set(alike)) == 1 else None
 
 
 # -- what was selected ---------------------------------------------------------------------------------------------

@@ -264,7 +264,7 @@ class TestFallingBack:
 WRONG = {
     "role": [3], "model": [3], "strategy": ["best", "model", "auto"], "template": ["", "no place", 3],
     "max_selected": [0, True, 1.5], "timeout": [-1, "soon", float("inf")], "session": [3, "s"], "query": ["input"],
-    "enabled": ["yes", None], "prompt_log": [3, ""],
+    "enabled": ["yes", None],
 }  # fmt: skip
 
 
@@ -274,13 +274,12 @@ class TestOptions:
             with pytest.raises(InvalidInput):
                 ExperienceSelector(library, **{"role": "Planner", name: value})
 
-    def test_the_strategy_follows_the_model_that_need_not_be_asked(self, library, tmp_path):
+    def test_the_strategy_follows_the_model_that_need_not_be_asked(self, library):
         assert library.selector().strategy == "lexical"
         assert library.selector(model=Picky()).strategy == "model"
         picky = Picky(["refunds"])
-        selector = library.selector(model=picky, strategy="lexical", prompt_log=tmp_path / "logs")
+        selector = library.selector(model=picky, strategy="lexical")
         assert (selector.strategy, selector.select(PLOT).ids, picky.asked) == ("lexical", ("charts",), [])
-        assert not (tmp_path / "logs").exists()
 
     @pytest.mark.parametrize("on", [True, False])
     async def test_a_role_may_go_without(self, library, on):
@@ -445,55 +444,26 @@ class TestTheSituationOfMessages:
 
 
 class TestLogs:
-    def files(self, folder):
-        return sorted(path.name for path in folder.iterdir())
-
-    def test_a_folder_is_given_one_file_for_each_round_and_post(self, library, tmp_path):
-        logs = tmp_path / "logs" / "session"
-        picky = Picky(["files"])
-        selector = library.selector(role="CodeInterpreter", model=picky, prompt_log=str(logs))
-        history = [HumanMessage("one"), AIMessage("1"), HumanMessage("two")]
-        selector.invoke(history)
-        selector.invoke([*history, AIMessage("2"), ToolMessage("x", tool_call_id="c", status="error")])
-        assert self.files(logs) == [f"code_interpreter_experience_selection_log_1_{post}.json" for post in (0, 2)]
-        logged = json.loads((logs / "code_interpreter_experience_selection_log_1_0.json").read_text())
-        [system, human] = picky.asked[0]
-        assert logged == [{"role": "system", "content": system.text}, {"role": "user", "content": human.text}]
-
-    def test_a_session_tells_the_numbers(self, library, quick, tmp_path):
-        session = quick.session("s")
-        told(session, ("one", "Planner"), ("two", "Planner", status("SUCCESS")))
-        selector = library.selector(role="Planner", model=Picky([]), session=session, prompt_log=tmp_path / "logs")
-        selector.select("x")
-        assert self.files(tmp_path / "logs") == ["planner_experience_selection_log_1_2.json"]
-
     def test_it_stands_beside_the_main_prompts(self, library, tmp_path):
         main = tmp_path / "planner_prompt_log_0_1.json"
         main.write_text("mine")
-        selector = library.selector(role="Planner", model=Picky([]))
-        selector.select("x", prompt_log_path=main)
-        beside = tmp_path / "planner_experience_selection_log_0_1.json"
-        assert json.loads(beside.read_text())
+        picky = Picky([])
+        query = "half \ud83d a { } \x00"
+        library.selector(role="Planner", model=picky).select(query, prompt_log_path=main)
+        logged = json.loads((tmp_path / "planner_experience_selection_log_0_1.json").read_text())
+        assert [each["role"] for each in logged] == ["system", "user"]
+        assert logged[1]["content"] == f"Select relevant experiences for: {query}"
         assert main.read_text() == "mine"
         with pytest.raises(InvalidInput, match="prompt_log"):
-            selector.select("x", prompt_log_path=tmp_path / "other.json")
+            library.selector(model=picky).select("x", prompt_log_path=tmp_path / "other.json")
 
     @pytest.mark.parametrize("where", ["file/logs", "file"])
-    async def test_a_folder_that_cannot_be_written_does_not_fail_the_selection(self, library, tmp_path, caplog, where):
+    async def test_one_that_cannot_be_written_does_not_fail_the_selection(self, library, tmp_path, caplog, where):
         (tmp_path / "file").write_text("")
-        selector = library.selector(model=Picky(["files"]), prompt_log=tmp_path / where)
-        assert selector.select(PLOT).ids == ("files",)
-        assert (await selector.aselect(LOAD)).ids == ("files",)
+        selector = library.selector(model=Picky(["files"]))
+        log = tmp_path / where / "prompt_log.json"
+        assert selector.select(PLOT, prompt_log_path=log).ids == ("files",)
+        assert (await selector.aselect(LOAD, prompt_log_path=log)).ids == ("files",)
         assert [record.message for record in caplog.records] == [
             "What a model is asked cannot be logged. This is logged once."
         ]
-
-    def test_a_role_names_no_file_elsewhere_and_odd_texts_are_logged(self, library, tmp_path):
-        for number, role in enumerate(["../../etc", "a/b", "..", "x" * 500, "Ärger\n", "con"]):
-            logs = tmp_path / f"{number}"
-            library.selector(role=role, model=Picky([]), prompt_log=logs).select("half \ud83d a { } \x00")
-            [name] = self.files(logs)
-            assert name.endswith("_experience_selection_log_0_0.json")
-            logged = json.loads((logs / name).read_text())
-            assert logged[1]["content"] == "Select relevant experiences for: half \ud83d a { } \x00"
-        assert {path.name for path in tmp_path.iterdir()} == {*"012345", "experience"}

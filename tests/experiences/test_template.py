@@ -1,7 +1,5 @@
 """A selection prompt is checked when it is built, and what is filled in is only ever text."""
 
-from itertools import product
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,9 +57,9 @@ class TestChecking:
 
 class TestFiles:
     def test_yaml_holds_the_text_under_a_key_and_any_other_file_is_the_text(self, tmp_path):
-        for key, name in product(("content", "prompt", "template"), ("prompt.yaml", "prompt.YML")):
+        for name in ("prompt.yaml", "prompt.YML"):
             path = tmp_path / name
-            path.write_text(f"version: 0.1\n{key}: |-\n  Größe: {{experiences}}\n  {{{{}}}}\n", encoding="utf-8")
+            path.write_text("version: 0.1\ncontent: |-\n  Größe: {experiences}\n  {{}}\n", encoding="utf-8")
             assert SelectionTemplate.from_file(path).text == "Größe: {experiences}\n{{}}"
         for name in ("prompt.txt", "prompt.md", "prompt"):
             path = tmp_path / name
@@ -71,14 +69,14 @@ class TestFiles:
     def test_a_file_that_will_not_do_is_named(self, tmp_path):
         for name, data, said in (
             ("a.yaml", b"content: {experiences", "not YAML"), ("a.yaml", b"text: '{experiences}'",
-            "no text under content"),
+            "is a text, not NoneType"),
             ("a.yaml", b"content: 7", "is a text, not int"), ("a.yaml", b"- '{experiences}'",
-            "no text under content"),
-            ("a.yaml", b"", "no text under content"), ("a.yaml", b"content: 'no place'", "needs {experiences}"),
+            "is a text, not NoneType"),
+            ("a.yaml", b"", "is a text, not NoneType"), ("a.yaml", b"content: 'no place'", "needs {experiences}"),
             ("a.yaml", b"content: !!python/object/apply:os.getcwd []", "not YAML"), ("a.txt", b"{experiences} {x}",
-            "no place"),
-            ("a.txt", b"\xff{experiences}", "cannot be read"), ("b/a.txt", None, "cannot be read"),
-            ("", None, "cannot be read"), ("a\0.txt", None, "cannot be read"),
+            "cannot be filled"),
+            ("a.txt", b"\xff{experiences}", "cannot be used"), ("b/a.txt", None, "cannot be used"),
+            ("", None, "cannot be used"), ("a\0.txt", None, "cannot be used"),
         ):  # fmt: skip
             path = tmp_path / name
             if data is not None:
@@ -86,7 +84,7 @@ class TestFiles:
             with pytest.raises(InvalidInput, match=said) as raised:
                 SelectionTemplate.from_file(path)
             assert str(path) in str(raised.value)
-        with pytest.raises(InvalidInput, match="cannot be read"):
+        with pytest.raises(InvalidInput, match="cannot be used"):
             SelectionTemplate.from_file(7)
 
 

@@ -196,7 +196,7 @@ def experiences(memory: AgentMemory, path: Path) -> None:
     library = memory.experiences(path, subfolders=True)
     selector = library.selector(
         role="Planner", model=told, strategy="auto", template="{experiences} {user_query} {context}", max_selected=3,
-        session=memory.session, query=str, enabled=True, prompt_log=path, timeout=5,
+        session=memory.session, query=str, enabled=True, timeout=5,
     )  # fmt: skip
     assert_type(selector, ExperienceSelector)
     ExperienceSelector.from_config({}, library, {"small": "openai:gpt-5-mini", "own": told}, role="Planner", timeout=5)
