@@ -44,8 +44,8 @@ from langchain_agentmem.layers.layered_memory import LayeredMemory as LayeredMem
 from langchain_agentmem.layers.memory_layers import ArchivalMemory as ArchivalMemory
 from langchain_agentmem.layers.memory_layers import CoreMemory as CoreMemory
 from langchain_agentmem.layers.memory_layers import RecallMemory as RecallMemory
-from langchain_agentmem.layers.resource_memory import build_resource_snapshot as build_resource_snapshot
 from langchain_agentmem.layers.resource_memory import ResourceMemory as ResourceMemory
+from langchain_agentmem.layers.resource_memory import build_resource_snapshot as build_resource_snapshot
 from langchain_agentmem.messages.langchain_messages import from_langchain as from_langchain
 from langchain_agentmem.messages.langchain_messages import to_langchain as to_langchain
 from langchain_agentmem.messages.message import AgentCallMsg as AgentCallMsg

@@ -21,7 +21,6 @@ file is written whole or not at all, and never in the place of another.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
 import os
 import re
@@ -372,10 +371,13 @@ def write_new(folder: Path, exp_id: str, text: str) -> Path:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-            for number in itertools.count(1):
-                path = folder / f"{name}{f'-{number}' if number > 1 else ''}{SUFFIX}"
+            path = folder / f"{name}{SUFFIX}"
+            number = 1
+            while True:
                 with contextlib.suppress(FileExistsError):
                     os.link(file.name, path)  # which replaces no file
                     return path
+                number += 1
+                path = folder / f"{name}-{number}{SUFFIX}"
     except OSError as error:
         raise InvalidInput(f"No file can be written in {safe_repr(str(folder))}: {error.strerror or error}.") from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any, TypeAlias, TypeVar
 
@@ -21,9 +22,9 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.compression import Compressor
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import Change, MemorySession
-from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, Kept, View, version_of
-from langchain_agentmem.rewinding.outlook import Outlook, found, recollections_of, row_texts, sighted
-from langchain_agentmem.search.memory_search import Hit, Recollection, Why
+from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, Kept, View
+from langchain_agentmem.rewinding.outlook import found, row_texts, seen_recollections
+from langchain_agentmem.search.memory_search import Why
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.part import Found, Part
 from langchain_agentmem.tracing import RunType, Step, documents
@@ -342,23 +343,11 @@ def bounded(most: int) -> int | None:
 VALUES: Mapping[str, Callable[[Kept], Any]] = {EVENT: event_of, RECORD: record_of}
 
 
-def recollections(
-    tx: Transaction, hits: Sequence[Hit], now: int, outlook: Outlook | None
-) -> Mapping[int, Recollection]:
-    """What hits are to the user, by the numbers of their documents; what cannot be seen is left out.
-
-    Args:
-        tx: The transaction.
-        hits: Events or records that a search found.
-        now: When.
-        outlook: From where it looks.
-    """
-    there, sights = sighted(tx, hits, now, outlook)
-    shown = [version_of(there[number]) for _, numbers in sights for number in numbers]
-    values = {each.number: (each.text, VALUES[each.kind](each)) for each in shown}
-    return recollections_of(hits, there, values)
+def _values_of(_: View | None, kept: list[Kept]) -> dict[int, tuple[str, Any]]:
+    return {each.number: (each.text, VALUES[each.kind](each)) for each in kept}
 
 
+_RECOLLECTIONS = partial(seen_recollections, values_of=_values_of)
 PART = Part(
-    found={kind: (Found(stored_as=kind, texts=row_texts, recollections=recollections),) for kind in (EVENT, RECORD)}
+    found={kind: (Found(stored_as=kind, texts=row_texts, recollections=_RECOLLECTIONS),) for kind in (EVENT, RECORD)}
 )

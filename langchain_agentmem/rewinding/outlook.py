@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from annotated_types import Ge, Le
 from pydantic import InstanceOf
@@ -218,6 +218,29 @@ def recollections_of(
         for hit in hits
         if hit.owner in values and (row := there[hit.owner])
     }
+
+
+SeenValues: TypeAlias = Callable[[View | None, list[Kept]], dict[int, tuple[str, Any]]]
+"""Returns the text and the value of rows that a view shows, by their numbers; it is None for the ends of branches."""
+
+
+def seen_recollections(
+    tx: Transaction, hits: Sequence[Hit], now: int, outlook: Outlook | None, values_of: SeenValues
+) -> dict[int, Recollection]:
+    """Return what hits are to the user, by the numbers of their documents, without those that cannot be seen.
+
+    Args:
+        tx: The transaction.
+        hits: What a search found.
+        now: When.
+        outlook: From where it looks.
+        values_of: Returns what they say, and what they are to the user.
+    """
+    there, sights = sighted(tx, hits, now, outlook)
+    values: dict[int, tuple[str, Any]] = {}
+    for view, numbers in sights:
+        values |= values_of(view, [memory_rows.version_of(there[number]) for number in sorted(numbers)])
+    return recollections_of(hits, there, values)
 
 
 def reach_of(

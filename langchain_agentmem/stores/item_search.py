@@ -37,7 +37,7 @@ from langchain_agentmem.base.namespaces import Namespace, namespace_of, range_of
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import Kept, View, extra_of, version_of, words_of
-from langchain_agentmem.rewinding.outlook import Outlook, recollections_of, sighted, walls_around
+from langchain_agentmem.rewinding.outlook import Outlook, recollections_of, seen_recollections, walls_around
 from langchain_agentmem.rewinding.thread_memory import ThreadPoint
 from langchain_agentmem.search import memory_search as retrieval
 from langchain_agentmem.search.analysis import question
@@ -617,16 +617,15 @@ def rewound_recollections(
         now: When.
         outlook: From where it looks.
     """
-    there, sights = sighted(tx, hits, now, outlook)
-    seen = {}
-    for view, numbers in sights:
-        if view is not None and numbers:
-            kept = [version_of(there[number]) for number in sorted(numbers)]
-            seen.update({each.number: each for each in alive(tx, view, kept)})
-    values = {number: (words_of(each.body, each.extra), value_of(each)) for number, each in seen.items()}
-    shown = recollections_of(hits, there, values, "item")
-    keys = {hit.document: place_of(seen[hit.owner]).key for hit in hits if hit.document in shown}
-    return {document: replace(shown[document], id=key) for document, key in keys.items()}
+    ids: dict[int, str] = {}
+
+    def values_of(view: View | None, kept: list[Kept]) -> dict[int, tuple[str, Any]]:
+        living = [] if view is None else alive(tx, view, kept)
+        ids.update({each.number: place_of(each).key for each in living})
+        return {each.number: (words_of(each.body, each.extra), value_of(each)) for each in living}
+
+    shown = seen_recollections(tx, hits, now, outlook, values_of)
+    return {number: replace(found, kind="item", id=ids[found.row[1]]) for number, found in shown.items() if found.row}
 
 
 def add_new(tx: Transaction, drafts: Mapping[ItemPlace, ItemDraft], *, now: int) -> int:
