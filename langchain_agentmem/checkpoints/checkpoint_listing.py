@@ -1,11 +1,8 @@
-"""`list` and `history` of the checkpointer.
+"""The listings of the checkpointer, and what Studio and the command line show of one checkpoint.
 
-`list` gives checkpoints with their values, newest first, a page at a time; `history` gives them without values.
-
-`excerpt` and `changes` of the checkpointer: what is seen of a checkpoint, however long the thread.
-
-A list of messages is ranges of parts of a shelf. So a page of it costs what the page has, and what one checkpoint has
-otherwise than another is told by their ranges; only that is read.
+`list` returns checkpoints with their values, newest first, a page at a time. `history` returns them without values.
+`excerpt` returns one checkpoint with a page of its messages, `changes` the values in which two checkpoints differ. A
+list of messages is stored as ranges of parts, so that two lists are compared by their ranges.
 """
 
 from __future__ import annotations
@@ -34,7 +31,7 @@ from langchain_agentmem.threads import value_store as shelves
 from langchain_agentmem.threads.checkpoint_log import Key, KeyFilter, Saved
 from langchain_agentmem.threads.thread_lines import find
 from langchain_agentmem.threads.value_codec import ELEMENTS
-from langchain_agentmem.threads.value_store import LIST, MESSAGE, Range, Recipe
+from langchain_agentmem.threads.value_store import LIST, MESSAGE, Range
 
 if TYPE_CHECKING:
     from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver
@@ -272,7 +269,7 @@ class CheckpointChanges(NamedTuple):
 def excerpt(
     saver: AgentMemorySaver, config: RunnableConfig, messages: int, before: int | None, around: str | None
 ) -> CheckpointExcerpt | None:
-    """A checkpoint with a part of its messages; the other arguments are those of `AgentMemorySaver.excerpt`.
+    """Read a checkpoint with a part of its messages; the other arguments are those of `AgentMemorySaver.excerpt`.
 
     Args:
         saver: The saver.
@@ -284,40 +281,28 @@ def excerpt(
     check_whole("messages", messages, 1)
     if before is not None:
         check_whole("before", before, 0)
-    wanted = None if around is None else text_of(around, "message")
+    wanted = "" if around is None else text_of(around, "message")
     at, ns, name = address(config, saver.database.scopes)
-    lists: dict[str, Excerpt] = {}
     recall = saver._coding.known.take
-
-    def cut(tx: Transaction, found: list[Saved]) -> list[Saved]:
-        lists.clear()
-        for saved in found:
-            shelf = saved.thread.place.shelf
-            places = (
-                [] if wanted is None else [row["number"] for row in query.parts_named(tx, shelf=shelf, name=wanted)]
-            )
-            for channel, ranges in _message_lists(tx, saved, recall).items():
-                parts = [number for low, high in ranges for number in range(low, high)]
-                end = len(parts) if before is None else min(before, len(parts))
-                there = next((parts.index(number) for number in places if number in parts), None)
-                if there is not None:
-                    end = min(len(parts), max(messages, there + 1 + messages // 2))
-                first = max(0, end - messages)
-                lists[channel] = Excerpt(first, len(parts))
-                saved.values[channel] = [LIST, *shelves.written_ranges(shelves.runs(parts[first:end]))]
-        return found
-
-    def look(tx: Transaction) -> Saved | None:
-        return checkpoint_log.get(tx, at, ns, name, recall, cut)
-
-    saved = saver._read_traced("thread.excerpt", config, at, look)
+    saved = saver._read_traced("thread.excerpt", config, at, lambda tx: checkpoint_log.get(tx, at, ns, name, recall))
     if saved is None:
         return None
-    return CheckpointExcerpt(saver._tuple(config, saved, at, ns), lists)
+    found = saver._tuple(config, saved, at, ns)
+    values, lists = found.checkpoint["channel_values"], {}
+    for channel in _message_lists(saved):
+        value = values[channel]
+        end = len(value) if before is None else min(before, len(value))
+        ids = [getattr(each, "id", None) for each in value]
+        if wanted in ids:
+            end = min(len(value), max(messages, ids.index(wanted) + 1 + messages // 2))
+        first = max(0, end - messages)
+        lists[channel] = Excerpt(first, len(value))
+        values[channel] = value[first:end]
+    return CheckpointExcerpt(found, lists)
 
 
 def changes(saver: AgentMemorySaver, config: RunnableConfig, since: str | None) -> CheckpointChanges | None:
-    """What a checkpoint has otherwise than another; the arguments are those of `AgentMemorySaver.changes`.
+    """Compare a checkpoint with another; the arguments are those of `AgentMemorySaver.changes`.
 
     Args:
         saver: The saver.
@@ -328,51 +313,38 @@ def changes(saver: AgentMemorySaver, config: RunnableConfig, since: str | None) 
     earlier = None if since is None else text_of(since, "checkpoint")
     recall = saver._coding.known.take
 
-    def look(tx: Transaction) -> list[Saved] | None:
-        thread = find(tx, at, ns)
-        if thread is None or thread.line is None:
+    def look(tx: Transaction) -> tuple[Saved, Saved | None] | None:
+        after = checkpoint_log.get(tx, at, ns, name, recall)
+        if after is None:
             return None
-        names = [name, earlier]
-        if earlier is None:
-            rows = (
-                query.latest_checkpoint(tx, line=thread.line)
-                if name is None
-                else query.checkpoint_named(tx, line=thread.line, name=name)
-            )
-            names = [row[key] for row in rows for key in ("name", "parent") if row[key] is not None]
-        found = checkpoint_log.load(tx, thread, thread.line, names, recall, differing)
-        return found or None
-
-    def differing(tx: Transaction, found: list[Saved]) -> list[Saved]:
-        if len(found) < _TWO:
-            return [each if each.parent is None else each._replace(values={}) for each in found]
-        mine, theirs = found
-        ours = _message_lists(tx, mine, recall)
-        others = _message_lists(tx, theirs, recall)
-        for channel in [*mine.values]:
-            if mine.values[channel] == theirs.values.get(channel):
-                del mine.values[channel], theirs.values[channel]
-            elif channel in ours and channel in others:
-                here, there = ours[channel], others[channel]
-                mine.values[channel] = [LIST, *shelves.written_ranges(shelves.without(here, there))]
-                theirs.values[channel] = [LIST, *shelves.written_ranges(shelves.without(there, here))]
-        return found
+        other = earlier or after.parent
+        return after, None if other is None else checkpoint_log.get(tx, at, ns, other, recall)
 
     found = saver._read_traced("thread.changes", config, at, look)
-    if found is None or (since is not None and len(found) < _TWO):
+    if found is None:
         return None
-    after, *before = [saver._tuple(config, each, at, ns) for each in found]
-    return CheckpointChanges(before[0] if before else None, after)
+    after, before = found
+    if before is None:
+        if since is not None:
+            return None
+        unknown = after if after.parent is None else after._replace(values={})
+        return CheckpointChanges(None, saver._tuple(config, unknown, at, ns))
+    ours, theirs = _message_lists(after), _message_lists(before)
+    for channel in after.values.keys() & before.values.keys():
+        if after.values[channel] == before.values[channel]:
+            del after.values[channel], before.values[channel]
+        elif channel in ours and channel in theirs:
+            for saved, ranges, others in ((after, ours, theirs), (before, theirs, ours)):
+                left = shelves.without(ranges[channel], others[channel])
+                saved.values[channel] = [LIST, *shelves.written_ranges(left)]
+    return CheckpointChanges(saver._tuple(config, before, at, ns), saver._tuple(config, after, at, ns))
 
 
-def _message_lists(tx: Transaction, saved: Saved, recall: shelves.Recall) -> dict[str, list[Range]]:
-    """Where the messages of each channel lie that is a list of them, told by its first part."""
+def _message_lists(saved: Saved) -> dict[str, list[Range]]:
+    """Return the ranges of the channels that are lists of messages, which the first part shows."""
     lists = {name: list(shelves.read_ranges(recipe[1:])) for name, recipe in saved.values.items() if recipe[0] == LIST}
-    firsts: dict[str, int] = {name: ranges[0][0] for name, ranges in lists.items() if ranges}
-    recipes: list[Recipe] = [[shelves.PART, number] for number in firsts.values()]
-    parts = shelves.fetch(tx, saved.thread.place.shelf, recipes, recall)
     return {
-        name: lists[name]
-        for name, number in firsts.items()
-        if number in parts and getattr(parts[number], "form", MESSAGE) != ELEMENTS
+        name: ranges
+        for name, ranges in lists.items()
+        if ranges and getattr(saved.parts.get(ranges[0][0]), "form", MESSAGE) != ELEMENTS
     }

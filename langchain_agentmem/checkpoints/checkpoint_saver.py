@@ -323,7 +323,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
     def excerpt(
         self, config: RunnableConfig, *, messages: int = 50, before: int | None = None, around: str | None = None
     ) -> CheckpointExcerpt | None:
-        """A checkpoint with a part of its messages: it costs what that part has, however many there are.
+        """Read a checkpoint with a part of its messages.
 
         Args:
             config: The checkpoint: the one that it names, else the newest.
@@ -343,7 +343,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
     aexcerpt = awaited(excerpt)
 
     def changes(self, config: RunnableConfig, since: str | None = None) -> CheckpointChanges | None:
-        """What a checkpoint has otherwise than another of its thread; nothing else is read.
+        """Read the values in which a checkpoint differs from another one of its thread.
 
         Args:
             config: The checkpoint: the one that it names, else the newest.
@@ -371,26 +371,20 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             channels: The names of the channels.
         """
         at, ns, name = codec.address(config, self.database.scopes)
-        wanted = tuple(
-            dict.fromkeys(
-                codec.text_of(channel, "channel", empty=True) for channel in codec.listed(channels, "channel")
-            )
-        )
-        if not wanted:
-            return {}
-        led = self._read(
-            lambda tx: checkpoint_log.delta_history(tx, at, ns, name, wanted, self._coding.known.take), at, name
-        )
-        if led is None:
-            return {channel: {"writes": []} for channel in wanted}
-        reading = ValueReading(self.serde, self._coding.known, led.place, led.parts)
-        with codec.readable(at, name, decoding=True):
-            found: dict[str, DeltaChannelHistory] = {}
-            for channel in wanted:
-                writes = [write for group in led.writes[channel] for write in codec.in_order(group, reading)]
-                found[channel] = {"writes": writes}
-                if channel in led.seeds and (seed := reading.value(led.seeds[channel])) is not None:
-                    found[channel]["seed"] = seed  # a channel that held nothing begins empty
+        wanted = [codec.text_of(channel, "channel", empty=True) for channel in codec.listed(channels, "channel")]
+        found: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in wanted}
+        recall = self._coding.known.take
+        line = self._read(lambda tx: checkpoint_log.ancestors(tx, at, ns, name, wanted, recall), at, name)
+        missing = set(wanted)
+        for saved in line:
+            reading = ValueReading(self.serde, self._coding.known, saved.thread.place, saved.parts)
+            with codec.readable(at, saved.name, decoding=True):
+                for channel in sorted(missing):
+                    writes = [each for each in saved.writes if each.channel == channel]
+                    found[channel]["writes"][:0] = codec.in_order(writes, reading)
+                    if channel in saved.values and (seed := reading.value(saved.values[channel])) is not None:
+                        found[channel]["seed"] = seed  # a channel that held nothing begins empty
+            missing -= saved.values.keys()
         return found
 
     aget_delta_channel_history = awaited(get_delta_channel_history)  # type: ignore[arg-type]  # self of the base class

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -222,7 +222,7 @@ def _brief(ts: Any) -> Any:
     return ts
 
 
-ANCESTORS = 200
+ANCESTORS = 50
 """Ancestors that are read at once."""
 
 
@@ -260,10 +260,6 @@ class Saved(NamedTuple):
     values: dict[str, shelves.Recipe]
     writes: list[WrittenCheckpoint]
     parts: dict[int, Any]
-
-
-Choose: TypeAlias = Callable[[Transaction, list[Saved]], list[Saved]]
-"""Gives the same checkpoints with recipes for those of their values that are wanted."""
 
 
 Then: TypeAlias = Callable[[Transaction, Thread], Callable[[Transaction, Thread, Mapping[str, bytes]], None]]
@@ -316,22 +312,6 @@ class Key(NamedTuple):
     line: int
     name: str
     metadata: bytes
-
-
-class DeltaHistory(NamedTuple):
-    """What led to the values of some channels.
-
-    Attributes:
-        place: The thread's shelf.
-        seeds: The nearest stored value of each channel, where there is one.
-        writes: For each channel what was written since, a list for each checkpoint, oldest first.
-        parts: The parts that the recipes need.
-    """
-
-    place: StorePlace
-    seeds: dict[str, shelves.Recipe]
-    writes: dict[str, list[list[WrittenCheckpoint]]]
-    parts: dict[int, Any]
 
 
 def put(
@@ -502,7 +482,6 @@ def get(
     ns: str,
     name: str | None,
     recall: Recall = shelves.nothing_known,
-    choose: Choose | None = None,
     seen: Thread | None = None,
 ) -> Saved | None:
     """Read one checkpoint, whatever its history in a fixed number of queries.
@@ -513,7 +492,6 @@ def get(
         ns: Which of its lines.
         name: The checkpoint's id; None for the newest.
         recall: What is known of parts without reading them.
-        choose: Says what of its values is wanted. Default: all.
         seen: The thread as it was last seen, with its own line.
     """
     line = None if seen is None or ns != OWN_LINE else seen.line
@@ -523,17 +501,12 @@ def get(
         return None
     if asked is None or line != thread.line:
         asked = _ask(tx, thread.line, name)
-    found = _load(tx, thread, [asked], recall, choose)
+    found = _load(tx, thread, [asked], recall)
     return found[0] if found else None
 
 
 def load(
-    tx: Transaction,
-    thread: Thread,
-    line: int,
-    names: Sequence[str | None],
-    recall: Recall = shelves.nothing_known,
-    choose: Choose | None = None,
+    tx: Transaction, thread: Thread, line: int, names: Sequence[str | None], recall: Recall = shelves.nothing_known
 ) -> list[Saved]:
     """Read some checkpoints of a line, with the parts of all of them read once.
 
@@ -543,9 +516,8 @@ def load(
         line: Its line.
         names: The ids; None for the newest. What is not there is left out.
         recall: What is known of parts without reading them.
-        choose: Given those that were found, without parts, says what of their values is wanted. Default: all.
     """
-    return _load(tx, thread, [_ask(tx, line, name) for name in names], recall, choose)
+    return _load(tx, thread, [_ask(tx, line, name) for name in names], recall)
 
 
 def _ask(tx: Transaction, line: int, name: str | None) -> tuple[Rows, Rows, Rows]:
@@ -558,9 +530,7 @@ def _ask(tx: Transaction, line: int, name: str | None) -> tuple[Rows, Rows, Rows
     return found, values, query.writes_at.ahead(tx, line=line, checkpoint=name)
 
 
-def _load(
-    tx: Transaction, thread: Thread, asked: Sequence[tuple[Rows, Rows, Rows]], recall: Recall, choose: Choose | None
-) -> list[Saved]:
+def _load(tx: Transaction, thread: Thread, asked: Sequence[tuple[Rows, Rows, Rows]], recall: Recall) -> list[Saved]:
     found: list[Saved] = []
     parts: dict[int, Any] = {}
     for rows, values, writes in asked:
@@ -570,8 +540,6 @@ def _load(
             except shelves.Damaged as error:
                 error.checkpoint = row["name"]
                 raise
-    if choose is not None:
-        found = choose(tx, found)
     recipes = [recipe for each in found for recipe in each.values.values()]
     recipes += [write.recipe for each in found for write in each.writes]
     parts.update(shelves.fetch(tx, thread.place.shelf, recipes, recall))
@@ -648,65 +616,37 @@ def load_keys(tx: Transaction, page: Sequence[Key], recall: Recall = shelves.not
     return [(key, loaded[key.line, key.name]) for key in page if (key.line, key.name) in loaded]
 
 
-def delta_history(
-    tx: Transaction,
-    at: ThreadKey,
-    ns: str,
-    name: str | None,
-    channels: Sequence[str],
-    recall: Recall = shelves.nothing_known,
-) -> DeltaHistory | None:
-    """What led to the values that some channels have in a checkpoint.
+def ancestors(
+    tx: Transaction, at: ThreadKey, ns: str, name: str | None, channels: Iterable[str], recall: Recall
+) -> list[Saved]:
+    """Read the ancestors of a checkpoint, as far back as to where each of some channels has a stored value.
 
     Args:
         tx: The transaction.
         at: The thread.
-        ns: Which of its lines.
-        name: The checkpoint's id; None for the newest.
+        ns: The name of the line.
+        name: The id of the checkpoint. None for the newest.
         channels: The channels.
-        recall: What is known of parts without reading them.
+        recall: Returns the parts that are known without reading them.
+
+    Returns:
+        The ancestors, the parent first.
     """
     thread = find(tx, at, ns)
     if thread is None or thread.line is None:
-        return None
-    line = thread.line
+        return []
     if name is None:
-        rows = query.latest_checkpoint(tx, line=line)
-        name = rows[0]["name"] if rows else None
-    asked = json.dumps(list(channels))
-    valued = {(row["channel"], row["version"]) for row in query.valued_versions(tx, line=line, channels=asked)}
-    paths: dict[str, list[str]] = {channel: [] for channel in channels}
-    seeds: dict[str, str] = {}
-    walked: set[str] = set() if name is None else {name}
-    while name is not None and len(seeds) < len(paths):
-        rows = query.ancestors(tx, line=line, name=name, limit=ANCESTORS)
-        name = None
-        for row in rows:
-            if row["name"] in walked:  # it was put again with another parent, and is its own ancestor now
-                name = None
-                break
-            name = row["name"]
-            walked.add(name)
-            versions = read(row["versions"])
-            for channel in paths.keys() - seeds.keys():
-                paths[channel].append(name)
-                if (channel, versions.get(channel)) in valued:
-                    seeds[channel] = versions[channel]
-    values = query.values_at(tx, line=line, versions=written(seeds))
-    names = sorted({name for path in paths.values() for name in path})
-    found = query.writes_of_channels(tx, line=line, checkpoints=json.dumps(names), channels=asked)
-    writes: dict[tuple[str, str], list[WrittenCheckpoint]] = {}
-    for row in found:
-        writes.setdefault((row["channel"], row["checkpoint"]), []).append(_written(row))
-    history = DeltaHistory(
-        thread.place,
-        {row["channel"]: _recipe(row) for row in values},
-        {channel: [writes.get((channel, each), []) for each in reversed(path)] for channel, path in paths.items()},
-        {},
-    )
-    recipes = [*history.seeds.values(), *(w.recipe for found in writes.values() for w in found)]
-    history.parts.update(shelves.fetch(tx, thread.place.shelf, recipes, recall))
-    return history
+        name = next((row["name"] for row in query.latest_checkpoint(tx, line=thread.line)), None)
+    found: dict[str, Saved] = {}
+    missing = set(channels)
+    while missing and (rows := query.ancestors(tx, line=thread.line, name=name, limit=ANCESTORS)):
+        for each in load(tx, thread, thread.line, [row["name"] for row in rows], recall):
+            if each.name in found or not missing:  # a checkpoint that was put again can be its own ancestor
+                return [*found.values()]
+            found[each.name] = each
+            missing -= each.values.keys()
+        name = rows[-1]["name"]
+    return [*found.values()]
 
 
 def _held(tx: Transaction, plan: WritePlan) -> ShelfWriter | None:

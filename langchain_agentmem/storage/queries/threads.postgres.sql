@@ -1,13 +1,3 @@
--- name: values_at
--- Laterally, so that each value is looked up by its key, however many there are.
-select v.channel, v.recipe
-from json_each_text(cast(:versions as json)) w
-cross join lateral (
-    select channel, recipe from channel_value
-    where line_id = :line and channel = w.key and version = w.value
-    limit 1
-) v;
-
 -- name: values_of
 -- A cast that fails would hide that the checkpoint is damaged, and only newer servers can tell whether a text is JSON. The shape is that of one string.
 with said (shape) as (select '"([^"\\[:cntrl:]]|\\(["\\/bfnrt]|u(?!0000)[0-9a-fA-F]{4}))*"')

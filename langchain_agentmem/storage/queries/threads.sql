@@ -101,12 +101,6 @@ select name, parent, versions, head, metadata from checkpoint where line_id = :l
 -- name: checkpoint_named
 select name, parent, versions, head, metadata from checkpoint where line_id = :line and name = :name;
 
--- name: values_at
--- The values of a checkpoint's channels.
-select v.channel, v.recipe from channel_value v
-where v.line_id = :line
-    and (v.channel, v.version) in (select key, value from json_each(:versions));
-
 -- name: values_of
 -- The values of the channels of a checkpoint, or of the newest one; none of one whose versions cannot be read.
 select v.channel, v.recipe
@@ -138,21 +132,17 @@ where line_id = :line
     and checkpoint {in_texts checkpoints}
     and channel {in_texts channels};
 
--- name: valued_versions
--- The versions in which some channels have a stored value.
-select channel, version from channel_value where line_id = :line and channel {in_texts channels};
-
 -- name: ancestors
 -- The line from a checkpoint's parent back to the first; a checkpoint that was put again may be its own ancestor.
-with recursive chain (name, parent, versions, depth) as (
-    select c.name, c.parent, c.versions, 0 from checkpoint c where c.line_id = :line and c.name = :name
+with recursive chain (name, parent, depth) as (
+    select c.name, c.parent, 0 from checkpoint c where c.line_id = :line and c.name = :name
     union all
-    select c.name, c.parent, c.versions, chain.depth + 1
+    select c.name, c.parent, chain.depth + 1
     from chain
     join checkpoint c on c.line_id = :line and c.name = chain.parent
     where chain.depth < cast(:limit as bigint)
 )
-select name, parent, versions from chain where depth > 0 order by depth;
+select name from chain where depth > 0 order by depth;
 
 -- name: parts_in
 -- The parts in some ranges of numbers.
@@ -160,10 +150,6 @@ select p.number, p.form, p.name, p.checksum, c.body
 from ({ranges ranges}) r
 cross join {lookup part p} p.shelf_id = :shelf and p.number >= r.low and p.number < r.high {end_lookup p}
 left join content c on c.id = p.content_id;
-
--- name: parts_named
--- Where the messages of an id lie.
-select number from part where shelf_id = :shelf and name = :name;
 
 -- name: known_parts
 -- Where parts lie, known by the digests of their contents in hexadecimal, their forms and names.

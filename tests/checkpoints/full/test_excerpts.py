@@ -1,4 +1,4 @@
-"""A checkpoint is shown in part at the cost of that part, whole in what it says; and two by what tells them apart."""
+"""Excerpts of checkpoints, and the changes between two of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from langgraph.graph import MessagesState
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver
 from langchain_agentmem.errors import CheckpointUnreadable, InvalidInput
-from langchain_agentmem.threads import value_codec
 from tests.support.graphs import line
 from tests.threads.own_shelf import aes
 
@@ -80,16 +79,6 @@ class TestAnExcerpt:
         for each in memory.checkpointer.list(at()):
             part = memory.checkpointer.excerpt(each.config, messages=1_000)
             assert part.found == each
-
-    def test_reads_no_more_parts_than_it_shows(self, url, monkeypatch):
-        with AgentMemory(url) as memory:
-            turns(counting(memory.checkpointer), *"abcdefghij")
-        made = []
-        with AgentMemory(url) as memory:
-            prototype = value_codec.prototype_of
-            monkeypatch.setattr(value_codec, "prototype_of", lambda *body: made.append(body) or prototype(*body))
-            memory.checkpointer.excerpt(at(), messages=4)
-        assert len(made) == 4
 
     def test_under_encryption_is_the_same(self, url):
         with AgentMemory(url) as memory:
