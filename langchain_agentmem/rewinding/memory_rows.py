@@ -9,14 +9,13 @@ position of a branch, or a group.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple
 
 from annotated_types import Ge, Len, Lt
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from langchain_agentmem.base.encoding import as_json, read_column
 from langchain_agentmem.base.namespaces import thread_around
@@ -530,16 +529,14 @@ def version_of(row: Row) -> Kept:
 
 
 PAGE = 500
-T = TypeVar("T")
-_Whole = Annotated[int, Ge(-(2**63)), Lt(2**63)]
-_GROUPS: TypeAdapter[list[Any]] = TypeAdapter(list[_Whole] | list[Annotated[list[_Whole], Len(2, 2)]])
-_OBJECT: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
-_REQUIRED = {"extra": (), "correction": ("id", "by", "undoes", "before", "after", "sources", "events")}
-"""The keys that the JSON of a version must have, by its column."""
+_WHOLE = Annotated[int, Ge(-(2**63)), Lt(2**63)]
+_GROUPS: TypeAdapter[list[Any]] = TypeAdapter(list[_WHOLE] | list[Annotated[list[_WHOLE], Len(2, 2)]])
+_CORRECTION = frozenset({"id", "by", "undoes", "before", "after", "sources", "events"})
+"""The keys that the JSON of a correction must have."""
 
 
 def problems(tx: Transaction) -> list[str]:
-    """What is wrong with branches, and with what lies on them.
+    """Check the branches, and what lies on them.
 
     Returns:
         Sentences; empty when all is well.
@@ -553,58 +550,32 @@ def problems(tx: Transaction) -> list[str]:
         (query.unsealed_memory(tx), "memory {} lies where its group was not sealed"),
         (query.wrong_marks(tx), "memory {} counts, and no head shows it, or the reverse"),
         (query.unfindable_memory(tx), "memory {} is not in the index"),
+        (query.sources_of_nothing(tx), "memory {} says nothing, and rests on messages"),
+        (query.lost_groups(tx), "nothing refers to group {} of memory"),
     ):
         found += [problem.format(row["id"]) for row in rows]
     after = 0
     while page := query.extras_after(tx, after=after, limit=PAGE):
-        found += [
-            f"what belongs to memory {row['id']} cannot be read"
-            for row in page
-            if any(row[name] is not None and not _has(row[name], keys) for name, keys in _REQUIRED.items())
-        ]
-        found += _wrong_sources(tx, after, page)
+        noted: dict[int, set[str]] = {row["id"]: set() for row in page}
+        for row in query.sources_between(tx, after=after, last=page[-1]["id"]):
+            noted.setdefault(row["memory_id"], set()).add(row["source"])
+        found += [wrong for row in page if (wrong := _wrong_extra(row, noted[row["id"]]))]
         after = page[-1]["id"]
-    rows = query.sources_of_nothing(tx)
-    found += [f"memory {row['memory_id']} says nothing, and rests on messages" for row in rows]
-    found += [
-        f"what {row['what']} {safe_repr(row['name'])} had written cannot be read"
-        for row in query.stored_groups(tx)
-        if _parse(_GROUPS, row["groups"]) is None
-    ]
-    found += [f"nothing refers to group {group} of memory" for group in lost_groups(tx)]
-    return found
-
-
-def lost_groups(tx: Transaction) -> list[int]:
-    """Groups that lie nowhere, and that no execution, no finished task and no subgraph knows."""
-    return [row["group_id"] for row in query.lost_groups(tx)]
-
-
-def _wrong_sources(tx: Transaction, after: int, page: Sequence[Row]) -> list[str]:
-    """Sentences about versions that would not go with the messages that they rest on, or would go with others."""
-    noted: dict[int, set[str]] = {row["id"]: set() for row in page}
-    for row in query.sources_between(tx, after=after, last=page[-1]["id"]):
-        noted.setdefault(row["memory_id"], set()).add(row["source"])
-    found = []
-    for row in page:
-        extra = None if row["extra"] is None else _parse(_OBJECT, row["extra"])
+    for row in query.stored_groups(tx):
         try:
-            told = sources_of(extra) if row["origin"] is None else set()  # a copy is found by what it is a copy of
-        except (AttributeError, KeyError, TypeError, ValueError):
-            found.append(f"what memory {row['id']} rests on cannot be read")
-        else:
-            if told != noted[row["id"]]:
-                found.append(f"memory {row['id']} rests on other messages than is noted of it")
+            _GROUPS.validate_json(row["groups"], strict=True)
+        except ValidationError:
+            found.append(f"what {row['what']} {safe_repr(row['name'])} had written cannot be read")
     return found
 
 
-def _parse(adapter: TypeAdapter[T], text: str) -> T | None:
-    try:  # pydantic's own reader knows no half of a surrogate pair, which a text may have
-        return adapter.validate_python(json.loads(text), strict=True)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _has(text: str, keys: Iterable[str]) -> bool:
-    value = _parse(_OBJECT, text)
-    return value is not None and value.keys() >= set(keys)
+def _wrong_extra(row: Row, noted: set[str]) -> str | None:
+    """Describe what is wrong with the JSON of a version, which is to go with just the messages that are noted of it."""
+    try:
+        extra, correction = extra_of(row), read_column(row["correction"], dict)
+        sources = sources_of(extra) if row["origin"] is None else set()  # a copy is found by its original
+    except (AttributeError, KeyError, TypeError, ValueError, DatabaseUnreadable):
+        return f"what belongs to memory {row['id']} cannot be read"
+    if row["correction"] is not None and not correction.keys() >= _CORRECTION:
+        return f"the correction of memory {row['id']} cannot be read"
+    return None if sources == noted else f"memory {row['id']} rests on other messages than is noted of it"

@@ -567,8 +567,8 @@ def erase_branches(tx: Transaction, low: str, high: str) -> int:
         while page := query.memory_on(tx, branch=row["id"], limit=BATCH):
             memory_rows.discard(tx, page)
         query.delete_branch(tx, branch=row["id"])
-    for group in memory_rows.lost_groups(tx):
-        drop_group(tx, group)
+    for row in query.lost_groups(tx):
+        drop_group(tx, row["id"])
     for path in sorted({row["path"] for row in found}):
         memory_rows.close(tx, path)
     return sum(row["kind"] == KIND for row in found)

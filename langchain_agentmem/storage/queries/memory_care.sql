@@ -108,7 +108,7 @@ order by id limit cast(:limit as bigint);
 select memory_id, source from memory_source where memory_id > :after and memory_id <= :last;
 
 -- name: sources_of_nothing
-select distinct s.memory_id from memory_source s
+select distinct s.memory_id as id from memory_source s
 join memory m on m.id = s.memory_id
 where m.extra is null
 order by s.memory_id
@@ -116,7 +116,7 @@ limit 10;
 
 -- name: lost_groups
 -- Groups of versions that lie nowhere, and that no execution, no finished task and no subgraph knows.
-select distinct m.group_id from memory m
+select distinct m.group_id as id from memory m
 where m.branch_id is null and m.group_id is not null
     and not exists (select 1 from memory_group g where g.id = m.group_id)
     and not exists (select 1 from finished_group g where g.group_id = m.group_id)

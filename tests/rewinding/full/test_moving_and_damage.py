@@ -31,7 +31,7 @@ DAMAGE = {
     "update memory set document_id = null where kind = 'event'": "nothing owns the document",
     "update memory set document_id = 7 where kind = 'record'": "is not in the index",
     "update memory set extra = '{' where kind = 'record'": "cannot be read",
-    "update memory set extra = '{\"told\":[7]}' where kind = 'record'": "rests on cannot be read",
+    "update memory set extra = '{\"told\":[7]}' where kind = 'record'": "belongs to memory",
     "update finished_task set groups = '[true]'": "had written cannot be read",
     "update branch_base set groups = '[[1]]'": "had written cannot be read",
     "update finished_task set groups = '[9223372036854775808]'": "had written cannot be read",
