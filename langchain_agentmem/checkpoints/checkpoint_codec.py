@@ -33,12 +33,13 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from langchain_agentmem.base import concurrency, namespaces
 from langchain_agentmem.base.concurrency import PerProcess
+from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.errors import AgentMemoryError, CheckpointUnreadable, InvalidInput, safe_repr
 from langchain_agentmem.storage.part import CheckpointMessage
 from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads import value_store as shelves
-from langchain_agentmem.threads.checkpoint_log import Saved, fold, unfold, versions_of, written
+from langchain_agentmem.threads.checkpoint_log import Saved, fold, unfold, versions_of
 from langchain_agentmem.threads.thread_lines import OWN_LINE, Deleted, Thread
 from langchain_agentmem.threads.value_codec import VALUE, KnownMessages, ValueDraft, ValueReading, sharing
 from langchain_agentmem.threads.value_store import Damaged, ShelfWriter, StoredPart, StorePlace
@@ -380,7 +381,7 @@ class Coding:
                 parent=parent,
                 run_id=None if run_id is None else str(run_id),
                 versions=versions,
-                head=_serialized(serde, fold(checkpoint, versions), written(versions)),
+                head=_serialized(serde, fold(checkpoint, versions), as_json(versions)),
                 metadata=_serialized(serde, metadata),
                 delta=_has_deltas(metadata, values),
             )
@@ -404,7 +405,7 @@ class Coding:
             values = {
                 channel: reading.value(saved.values[channel]) for channel in saved.versions if channel in saved.values
             }
-            head = value_of(serde, saved.head, written(saved.versions))
+            head = value_of(serde, saved.head, as_json(saved.versions))
             checkpoint: Any = unfold(head, saved.versions, saved.name, values)
             metadata = value_of(serde, saved.metadata)
             writes = in_order(saved.writes, reading)

@@ -468,7 +468,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         name = codec.text_of(named, "checkpoint")
 
         def is_known(tx: Transaction) -> bool:
-            return thread_lines.has(tx, at, ns, name)
+            thread = thread_lines.find(tx, at, ns, exact=True)
+            return thread is not None and bool(query.checkpoint_there(tx, line=thread.line, checkpoint=name))
 
         known = self._read(is_known, at, name)
         if check_flag("dry_run", dry_run):
@@ -630,10 +631,10 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         low, high = range_of(self._namespace())
         threads: list[ThreadKey] = []
         for name in names:
-            found = self.database.engine.read(partial(thread_lines.named, low=low, high=high, name=name))
+            rows = self.database.engine.read(partial(query.threads_within, low=low, high=high, name=name))
             if not low:
-                self.database.scopes.check_one([at.path for at in found], name, memories.WITHIN)
-            threads += found
+                self.database.scopes.check_one([row["path"] for row in rows], name, memories.WITHIN)
+            threads += [ThreadKey(row["path"], name) for row in rows]
         for at in threads:
             prune = partial(memories.prune, at=at, keep=1, now=self.database.now())
             while self._change(prune) >= thread_lines.BATCH:

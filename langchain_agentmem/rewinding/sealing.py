@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
+from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.errors import BranchMoved, InvalidInput, StepIsOver, safe_repr
 from langchain_agentmem.messages.message import SOURCES
@@ -37,7 +38,7 @@ from langchain_agentmem.rewinding.memory_rows import FOREVER, Author, Place, Vie
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import CheckpointMessage, RecordedMessage, thread_listener
 from langchain_agentmem.storage.transaction import Row, Rows
-from langchain_agentmem.threads import checkpoint_log
+from langchain_agentmem.threads.checkpoint_log import versions_of
 from langchain_agentmem.threads.thread_lines import Thread, find, make_thread
 
 KIND = "thread"
@@ -203,13 +204,6 @@ def prepare(
             if checkpoint == loop.base:
                 loop.earlier = earlier
             run.minded = run.minded or remembers
-
-
-def _prepare_to_put(tx: Transaction, runs: Runs, run: GraphRun, put: CheckpointPut) -> None:
-    known = put.parent in (None, put.head)
-    if not (known or query.checkpoint_there(tx, line=put.line, checkpoint=put.parent)):
-        runs.forget()  # the thread was deleted meanwhile, and begins anew with what this run has of it
-    prepare(tx, runs, run, put.ns, put.prefetched[2])
 
 
 def view_of_task(
@@ -420,24 +414,17 @@ def _sealed(tx: Transaction, runs: Runs, put: CheckpointPut) -> tuple[Spot | Non
     run = runs.of(put.configurable, put.at)
     source = put.metadata.get("source")
     name = str(put.checkpoint["id"])
-    if run is None and source == "fork":
-        twin = query.place_of_twin(
-            tx,
-            line=put.line,
-            parent=put.parent,
-            versions=checkpoint_log.written(checkpoint_log.versions_of(dict(put.checkpoint))),
-            checkpoint=name,
-        )
-        spot = (twin[0]["branch_id"], twin[0]["position"]) if twin else None
-        return _settle(tx, put, name, spot), lambda: None
     loop = None if run is None else run.loops.get(put.ns)
     if run is None or loop is None:
-        return _seal_outside(tx, put, name, source), lambda: None
+        return _seal_outside(tx, put, name, copied=run is None and source == "fork"), lambda: None
     with runs.lock:
         if put.parent not in (loop.last_put, loop.base):
             loop.begin(put.parent)
             run.resumed = True
-    _prepare_to_put(tx, runs, run, put)
+    known = put.parent in (None, put.head)
+    if not known and not query.checkpoint_there(tx, line=put.line, checkpoint=put.parent):
+        runs.forget()  # the thread was deleted meanwhile, and begins anew with what this run has of it
+    prepare(tx, runs, run, put.ns, put.prefetched[2])
     if put.parent is not None and put.parent == loop.base and loop.last_put is None and source == "loop":
         _go_on(tx, runs, loop, put)
     around = _around(tx, runs, run, put.at, put.ns, put.metadata.get("parents") or {})
@@ -515,19 +502,20 @@ def time_of(checkpoint: str) -> int:
 # -- the parts of the above ------------------------------------------------------------------------------------------
 
 
-def _seal_outside(tx: Transaction, put: CheckpointPut, name: str, source: Any) -> Spot | None:
-    """A checkpoint that no run puts, such as that of an update of the state. Gives its place."""
-    if not put.ns and source != "update" and put.said is None:
-        query.inherit_place(tx, line=put.line, parent=put.parent, checkpoint=name)
-        if put.parent is None or put.parent == put.head:
-            return put.head_spot if put.parent is not None else None
-        return place_of(tx, put.line, put.parent)
+def _seal_outside(tx: Transaction, put: CheckpointPut, name: str, *, copied: bool) -> Spot | None:
+    """Give a checkpoint its place that no run puts, such as that of an update; a copy has the place of its twin."""
+    if copied:
+        versions = as_json(versions_of(dict(put.checkpoint)))
+        twin = query.place_of_twin(tx, line=put.line, parent=put.parent, versions=versions, checkpoint=name)
+        return _settle(tx, put, name, (twin[0]["branch_id"], twin[0]["position"]) if twin else None)
     around = _around(tx, None, None, put.at, put.ns, put.metadata.get("parents") or {})
-    spot = None if put.parent is None else place_of(tx, put.line, put.parent)
+    spot = put.head_spot
+    if put.parent != put.head:
+        spot = None if put.parent is None else place_of(tx, put.line, put.parent)
     if around is not None and spot is not None:
         around.groups.update(_base_of(tx, spot[0]).groups)
     spot = _stand(tx, put, spot, around)
-    if source == "update" and put.parent is not None:
+    if put.metadata.get("source") == "update" and put.parent is not None:
         found = query.finished_at(tx, thread=put.thread.id, ns=put.ns, checkpoint=put.parent)
         groups = {group for row in found if row["caller"] is None for group in json.loads(row["groups"])}
         before = put.before(tx) if groups else None

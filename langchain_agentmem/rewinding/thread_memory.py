@@ -346,7 +346,7 @@ def delete(
         else:
             _let_go(tx, row, quoted=scopes is None)
     left = [_held(tx, row["id"]) for row in threads]
-    deleted = thread_lines.delete(tx, low, high, name)
+    deleted = thread_lines.delete(tx, threads)
     for row in threads:
         thread_listener().forget(tx, row["path"], row["name"])
     for branch, position in folded:  # what no copy of the thread stands on needs not be there twice
@@ -437,7 +437,8 @@ def delete_for_runs(tx: Transaction, runs: Sequence[str], low: str, high: str, *
     heads = {row["id"]: head_of(tx, row["id"]) for row in threads}
     writes = query.writes_of_runs(tx, **wanted)
     left = [_held(tx, thread) for thread in sorted(heads.keys() | {row["thread_id"] for row in writes})]
-    removed = thread_lines.delete_for_runs(tx, runs, low, high)
+    checkpoints = query.checkpoints_of_runs(tx, **wanted)
+    thread_lines.delete_for_runs(tx, checkpoints, writes)
     for thread, before in heads.items():
         sealing.move_marks(tx, thread, before, head_of(tx, thread), now)
     forgotten: set[int] = set()
@@ -451,7 +452,7 @@ def delete_for_runs(tx: Transaction, runs: Sequence[str], low: str, high: str, *
             forgotten.update(json.loads(each["groups"]))
     _sweep_all(tx, left)
     _drop(tx, sorted(forgotten))
-    return removed
+    return len(checkpoints)
 
 
 def prune(tx: Transaction, at: ThreadKey, *, keep: int, now: int) -> int:

@@ -51,17 +51,14 @@ def next_version(current: str | float | None) -> str:
         InvalidInput: It is neither text nor number, or a text that no number with as many digits can follow.
     """
     distinct = secrets.token_urlsafe(_DISTINCT_BYTES)
-    if not isinstance(current, str):
-        if current is not None and not (isinstance(current, int | float) and abs(current) < 10**WIDTH):
-            raise InvalidInput(
-                f"No version can follow {safe_repr(current)}: a version is a text, or a number of up to {WIDTH} digits."
-            )
-        return f"{int(current or 0) + 1:0{WIDTH}}.{distinct}"
-    number = current.partition(".")[0]
+    text = current if isinstance(current, str) else ""
+    if current is None or (isinstance(current, int | float) and abs(current) < 10**WIDTH):
+        text = f"{int(current or 0):0{WIDTH}}"
+    number = text.partition(".")[0]
     following = f"{int(number) + 1:0{len(number)}}.{distinct}" if number.isdecimal() else ""
-    if following <= current:
+    if following <= text:
         raise InvalidInput(
-            f"No version can follow {safe_repr(current)}: a version begins with its number, with leading zeros."
+            f"No version can follow {safe_repr(current)}: a version begins with its number, of up to {WIDTH} digits."
         )
     return following
 
@@ -118,13 +115,8 @@ def versions_of(checkpoint: dict[str, Any]) -> dict[str, str]:
     return {channel: short(version) for channel, version in checkpoint["channel_versions"].items()}
 
 
-def written(versions: dict[str, str]) -> str:
-    """Channel versions as they are stored, in a column that SQL can read. The checksum of the head guards them too."""
-    return as_json(versions)
-
-
 def read(text: str) -> dict[str, str]:
-    """Undo `written`.
+    """Read the channel versions of a checkpoint, which the checksum of its head guards.
 
     Raises:
         Damaged: They are something else.
@@ -361,7 +353,7 @@ def put(
     if rows:
         query.insert_value.many(tx, rows)
     fields = {name: getattr(checkpoint, name) for name in ("name", "parent", "run_id", "head", "metadata")}
-    query.insert_checkpoint(tx, line=line, versions=written(checkpoint.versions), now=now, **fields)
+    query.insert_checkpoint(tx, line=line, versions=as_json(checkpoint.versions), now=now, **fields)
     if checkpoint.delta and not thread.delta:
         query.mark_delta(tx, thread=thread.id)
     if then is not None:
@@ -535,22 +527,19 @@ def _load(tx: Transaction, thread: Thread, asked: Sequence[tuple[Rows, Rows, Row
     parts: dict[int, Any] = {}
     for rows, values, writes in asked:
         for row in rows:
+            name, parent, head, metadata = row["name"], row["parent"], bytes(row["head"]), bytes(row["metadata"])
             try:
-                found.append(_saved(thread, row, values, writes, parts))
+                versions = read(row["versions"])
+                held = {each["channel"]: _recipe(each) for each in values}
+                written = [_written(each) for each in writes]
             except shelves.Damaged as error:
-                error.checkpoint = row["name"]
+                error.checkpoint = name
                 raise
+            found.append(Saved(thread, name, parent, versions, head, metadata, held, written, parts))
     recipes = [recipe for each in found for recipe in each.values.values()]
     recipes += [write.recipe for each in found for write in each.writes]
     parts.update(shelves.fetch(tx, thread.place.shelf, recipes, recall))
     return found
-
-
-def _saved(thread: Thread, row: Row, values: Rows, writes: Rows, parts: dict[int, Any]) -> Saved:
-    versions, head, metadata = read(row["versions"]), bytes(row["head"]), bytes(row["metadata"])
-    recipes = {each["channel"]: _recipe(each) for each in values}
-    written = [_written(each) for each in writes]
-    return Saved(thread, row["name"], row["parent"], versions, head, metadata, recipes, written, parts)
 
 
 class KeyFilter(NamedTuple):
@@ -583,23 +572,19 @@ def keys(tx: Transaction, wanted: KeyFilter, after: Key | None, limit: int) -> l
         limit: Most.
     """
     at, low, high, ns, name, before = wanted
-    edge = None if after is None else after.name
+    thread = None if at is None else find(tx, at, ns or OWN_LINE)
+    edge = {"after": None, "after_line": None} if after is None else {"after": after.name, "after_line": after.line}
+    asked = {"ns": ns, "name": name, "before": before, "limit": limit} | edge
+    rows: Rows = ()
     if at is None:
-        thread = None
-    elif (thread := find(tx, at, ns or OWN_LINE)) is None:
-        return []
-    elif ns is not None and name is None:
-        if thread.line is None:
-            return []
-        rows = query.line_keys(tx, line=thread.line, before=before if after is None else edge, limit=limit)
-        return [_key(row, thread.path, thread.name, ns) for row in rows]
-    asked = {"ns": ns, "name": name, "before": before, "limit": limit}
-    asked |= {"after": edge, "after_line": None if after is None else after.line}
-    if thread is not None:
+        rows = query.checkpoint_keys(tx, low=low, high=high, **asked)
+    elif thread is not None and (ns is None or name is not None):
         rows = query.thread_keys(tx, thread=thread.id, **asked)
-        return [_key(row, thread.path, thread.name, row["ns"]) for row in rows]
-    rows = query.checkpoint_keys(tx, low=low, high=high, **asked)
-    return [_key(row, row["path"], row["thread"], row["ns"]) for row in rows]
+    elif thread is not None and thread.line is not None:
+        rows = query.line_keys(tx, line=thread.line, before=edge["after"] or before, limit=limit)
+    return [
+        Key(row["path"], row["thread"], row["ns"], row["line_id"], row["name"], bytes(row["metadata"])) for row in rows
+    ]
 
 
 def load_keys(tx: Transaction, page: Sequence[Key], recall: Recall = shelves.nothing_known) -> list[tuple[Key, Saved]]:
@@ -651,7 +636,7 @@ def ancestors(
 
 def _held(tx: Transaction, plan: WritePlan) -> ShelfWriter | None:
     """Hold the shelf that a plan was made for. It is nearly always the thread's, so this need not wait to know."""
-    if plan.draft.shelf is None or not shelves.needs_hold(plan.recipes):
+    if plan.draft.shelf is None or not any(map(shelves.has_parts, plan.recipes)):
         return None
     return ShelfWriter(tx, plan.draft.shelf.shelf, plan.draft.parts)
 
@@ -665,10 +650,6 @@ def _shelved(
     if not shelves.fits(tx, thread.place, plan.draft):
         plan, writer = plan.again(thread.place), None
     return thread._replace(line=line), line, plan, *shelves.shelve(tx, thread.place, plan.draft, plan.recipes, writer)
-
-
-def _key(row: Row, path: str, thread: str, ns: str) -> Key:
-    return Key(path, thread, ns, row["line_id"], row["name"], bytes(row["metadata"]))
 
 
 def _written(row: Row) -> WrittenCheckpoint:

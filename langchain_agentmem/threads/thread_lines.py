@@ -10,7 +10,6 @@ Threads as a part of the database: verified, and merged with what another databa
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,6 +19,7 @@ from langchain_agentmem.errors import BranchMoved, InvalidInput, safe_repr
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import Part
+from langchain_agentmem.storage.transaction import Rows
 from langchain_agentmem.threads import value_store as shelves
 from langchain_agentmem.threads.value_store import LOOSE, Damaged, Range, StorePlace
 
@@ -78,14 +78,14 @@ def find(tx: Transaction, at: ThreadKey, ns: str = OWN_LINE, *, exact: bool = Fa
     return Thread(row["id"], row["path"], at.name, place, bool(delta), litter, line, created_at)
 
 
-def make_thread(tx: Transaction, path: str, name: str, now: int, *, delta: bool = False) -> Thread:
-    """Make a thread with a shelf of its own."""
+def make_thread(
+    tx: Transaction, path: str, name: str, now: int, *, place: StorePlace | None = None, delta: bool = False
+) -> Thread:
+    """Make a thread, with a shelf of its own unless another one is given."""
     query.create_namespace(tx, path=path)
-    [shelf] = query.create_shelf(tx, loose=LOOSE)
-    return _make(tx, path, name, StorePlace(shelf["id"], 0), now, delta=delta)
-
-
-def _make(tx: Transaction, path: str, name: str, place: StorePlace, now: int, *, delta: bool) -> Thread:
+    if place is None:
+        [shelf] = query.create_shelf(tx, loose=LOOSE)
+        place = StorePlace(shelf["id"], 0)
     rows = query.create_thread(tx, path=path, name=name, shelf=place.shelf, delta=int(delta), now=now)
     if not rows:
         raise BranchMoved  # somebody else made it: begin again
@@ -104,14 +104,6 @@ def make_line(tx: Transaction, thread: Thread, ns: str) -> int:
     if not rows:
         raise BranchMoved  # somebody else made it: begin again
     return int(rows[0]["id"])
-
-
-def has(tx: Transaction, at: ThreadKey, ns: str, name: str) -> bool:
-    """Whether just this thread has a checkpoint."""
-    thread = find(tx, at, ns, exact=True)
-    if thread is None or thread.line is None:
-        return False
-    return bool(query.checkpoint_named(tx, line=thread.line, name=name))
 
 
 MOST_LITTER = 32
@@ -163,65 +155,52 @@ def _sweep(tx: Transaction, thread: Thread, removed: int, *, now: bool) -> None:
         query.add_litter(tx, shelf=thread.place.shelf, count=removed)
 
 
-def named(tx: Transaction, low: str, high: str, name: str) -> list[ThreadKey]:
-    """The threads of one id in a range of namespaces."""
-    rows = query.threads_within(tx, low=low, high=high, name=name)
-    return [ThreadKey(row["path"], row["name"]) for row in rows]
-
-
-def delete(tx: Transaction, low: str, high: str, name: str | None) -> list[Deleted]:
+def delete(tx: Transaction, threads: Rows) -> list[Deleted]:
     """Delete threads with everything that belongs to them.
 
     Args:
         tx: The transaction.
-        low: The first namespace path.
-        high: Path after the last.
-        name: The threads' id; None for all.
+        threads: The rows of the threads.
 
     Returns:
         Which were deleted.
     """
-    threads = query.threads_within(tx, low=low, high=high, name=name)
-    for shelf in sorted({row["shelf_id"] for row in threads}):
+    used = sorted({row["shelf_id"] for row in threads})
+    for shelf in used:
         query.clear_litter(tx, shelf=shelf)
     for row in threads:
         query.delete_thread(tx, thread=row["id"])
-    for shelf in sorted({row["shelf_id"] for row in threads}):
-        shelves.drop_idle(tx, shelf)
+    for shelf in used:
+        shelves.sweep(tx, shelf)
+        query.delete_idle_shelf(tx, shelf=shelf)
     for path in sorted({row["path"] for row in threads}):
         query.delete_empty_namespaces(tx, path=path)
     return [Deleted(ThreadKey(row["path"], row["name"]), row["shelf_id"]) for row in threads]
 
 
-def delete_for_runs(tx: Transaction, runs: Iterable[str], low: str, high: str) -> int:
+def delete_for_runs(tx: Transaction, checkpoints: Rows, writes: Rows) -> None:
     """Remove the checkpoints that some runs made, with what was written towards the next ones.
 
     What these runs wrote towards the checkpoints of others goes too, or their next runs would take it for their own.
 
     Args:
         tx: The transaction.
-        runs: The runs' ids.
-        low: The first namespace path.
-        high: Path after the last.
-
-    Returns:
-        How many checkpoints were removed.
+        checkpoints: The rows of the checkpoints.
+        writes: The rows of what the runs wrote.
     """
-    wanted = {"runs": json.dumps(sorted(set(runs))), "low": low, "high": high}
-    rows = query.checkpoints_of_runs(tx, **wanted)
-    writes = query.writes_of_runs(tx, **wanted)
-    emptied = sorted({row["shelf_id"] for row in (*rows, *writes)})
+    emptied = sorted({row["shelf_id"] for row in (*checkpoints, *writes)})
     for shelf in emptied:
         query.clear_litter(tx, shelf=shelf)
-    for row in rows:
-        _remove(tx, row["line_id"], [row["name"]])
+    if checkpoints:
+        names = [{"line": row["line_id"], "name": row["name"]} for row in checkpoints]
+        query.delete_checkpoint.many(tx, names)
+        query.delete_writes.many(tx, names)
     for row in writes:
         query.delete_writes_of_run(
             tx, line=row["line_id"], checkpoint=row["checkpoint"], task=row["task"], run_id=row["run_id"]
         )
     for shelf in emptied:
         shelves.sweep(tx, shelf)
-    return len(rows)
 
 
 def copy(tx: Transaction, source: ThreadKey, target: str, *, now: int) -> int:
@@ -245,7 +224,7 @@ def copy(tx: Transaction, source: ThreadKey, target: str, *, now: int) -> int:
     shelves.hold(tx, thread.place)
     copied = find(tx, ThreadKey(thread.path, target), exact=True)
     if copied is None:
-        copied = _make(tx, thread.path, target, thread.place, now, delta=thread.delta)
+        copied = make_thread(tx, thread.path, target, now, place=thread.place, delta=thread.delta)
     elif copied.place.shelf != thread.place.shelf:
         raise InvalidInput(
             f"There is another thread {safe_repr(target)} already, which is no copy of {safe_repr(source.name)}: copy "
@@ -302,13 +281,6 @@ def retain(tx: Transaction, thread: Thread, line: int, ns: str, current: str, re
             query.delete_line(tx, line=row["id"])
         removed += len(calls)
     _sweep(tx, thread, removed, now=thread.litter + removed >= MOST_LITTER)
-
-
-def _remove(tx: Transaction, line: int, names: Sequence[str]) -> None:
-    if names:
-        rows = [{"line": line, "name": name} for name in names]
-        query.delete_checkpoint.many(tx, rows)
-        query.delete_writes.many(tx, rows)
 
 
 def _remove_oldest(tx: Transaction, line: int, names: Sequence[str]) -> None:

@@ -26,7 +26,7 @@ import json
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import ormsgpack
@@ -334,11 +334,6 @@ def fits(tx: Transaction, place: StorePlace, draft: Drafted) -> bool:
     )
 
 
-def needs_hold(recipes: Iterable[Recipe]) -> bool:
-    """Whether values take anything from a shelf, which must then be held while they are stored."""
-    return any(map(has_parts, recipes))
-
-
 def shelve(
     tx: Transaction, place: StorePlace, draft: Drafted, recipes: Sequence[Recipe], writer: ShelfWriter | None = None
 ) -> tuple[list[bytes], ShelfWriter | None]:
@@ -357,7 +352,7 @@ def shelve(
     Raises:
         BranchMoved: The shelf was swept meanwhile; the operation begins again.
     """
-    if not needs_hold(recipes):
+    if not any(map(has_parts, recipes)):
         return [pack(recipe) for recipe in recipes], None
     if writer is None or writer.shelf != place.shelf:
         writer = ShelfWriter(tx, place.shelf, draft.parts)
@@ -562,12 +557,6 @@ def drop_unneeded(tx: Transaction, shelf: int, needed: Iterable[Range]) -> None:
         queries.collect(tx, hashes)
 
 
-def drop_idle(tx: Transaction, shelf: int) -> None:
-    """Take away a shelf that no thread has any more; else what its remaining threads do not need."""
-    sweep(tx, shelf)
-    query.delete_idle_shelf(tx, shelf=shelf)
-
-
 def _known_numbers(
     keys: Sequence[_Key], parts: Sequence[StoredPart], known: Mapping[_Key, set[int]]
 ) -> list[int | None]:
@@ -608,12 +597,7 @@ def _sweep_line(tx: Transaction, line: int) -> list[Range]:
 
 
 def _lightest(ranges: Sequence[Range], width: int) -> int:
-    """Where so many neighbouring ranges have the fewest parts."""
-    weight = sum(high - low for low, high in ranges[:width])
-    best, at = weight, 0
-    for start in range(1, len(ranges) - width + 1):
-        (low, high), (next_low, next_high) = ranges[start - 1], ranges[start + width - 1]
-        weight += (next_high - next_low) - (high - low)
-        if weight < best:
-            best, at = weight, start
-    return at
+    """Return where so many neighbouring ranges have the fewest parts."""
+    sizes = [0, *accumulate(high - low for low, high in ranges)]
+    weights = [after - before for before, after in zip(sizes, sizes[width:], strict=False)]
+    return weights.index(min(weights))

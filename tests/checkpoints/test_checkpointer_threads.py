@@ -5,6 +5,7 @@ import contextlib
 import pytest
 
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.storage import query
 from langchain_agentmem.threads import thread_lines
 
 from .graphs import NOTHING, Line, at, everything, id_in, ids, new_checkpoint
@@ -80,7 +81,8 @@ class TestDeletingWhileListing:
                 saver.put(config, checkpoint, {}, {"a": f"{n}"})
         listing = saver.list(None)
         assert "agentmem_namespace" not in next(listing).config["configurable"]
-        memory.database.engine.write(lambda tx: thread_lines.delete(tx, "", "\x01", "t"))
+        root = {"low": "", "high": "\x01", "name": "t"}
+        memory.database.engine.write(lambda tx: thread_lines.delete(tx, query.threads_within(tx, **root)))
         assert [found.config["configurable"]["agentmem_namespace"] for found in listing] == [("b",)] * 2 + [("a",)] * 2
 
 

@@ -399,12 +399,6 @@ select branch_id, position from place where line_id = :line and checkpoint = :ch
 -- name: checkpoint_there
 select 1 as there from checkpoint where line_id = :line and name = :checkpoint;
 
--- name: inherit_place
--- A checkpoint stands where the one before it does.
-insert into place (line_id, checkpoint, branch_id, position)
-select line_id, cast(:checkpoint as text), branch_id, position from place where line_id = :line and checkpoint = :parent
-on conflict (line_id, checkpoint) do nothing;
-
 -- name: place_of_twin
 -- The place of another child of the same parent, whose values are the same.
 select p.branch_id, p.position

@@ -177,10 +177,12 @@ limit cast(:limit as bigint);
 
 -- name: thread_keys
 -- The same for one thread.
-select c.line_id, c.name, c.metadata, l.ns
-from checkpoint_line l
+select c.line_id, c.name, c.metadata, l.ns, t.name as thread, n.path
+from thread t
+join namespace n on n.id = t.namespace_id
+join checkpoint_line l on l.thread_id = t.id
 join checkpoint c on c.line_id = l.id and (cast(:name as text) is null or c.name = cast(:name as text))
-where l.thread_id = :thread
+where t.id = :thread
     and (cast(:ns as text) is null or l.ns = cast(:ns as text))
     and (cast(:before as text) is null or c.name < cast(:before as text))
     and (cast(:after as text) is null or (c.name, c.line_id) < (cast(:after as text), cast(:after_line as bigint)))
@@ -189,8 +191,12 @@ limit cast(:limit as bigint);
 
 -- name: line_keys
 -- The same for one line.
-select c.line_id, c.name, c.metadata from checkpoint c
-where c.line_id = :line
+select c.line_id, c.name, c.metadata, l.ns, t.name as thread, n.path
+from checkpoint_line l
+join thread t on t.id = l.thread_id
+join namespace n on n.id = t.namespace_id
+join checkpoint c on c.line_id = l.id
+where l.id = :line
     and (cast(:before as text) is null or c.name < cast(:before as text))
 order by c.name desc
 limit cast(:limit as bigint);
