@@ -115,8 +115,8 @@ class AgentMemory(Maintenance, Closing):
             none. Default: "messages".
         index: What a search goes by beside words, as LangGraph's stores take it: "embed", LangChain `Embeddings`, a
             function or "provider:model", and "dims", the numbers of a vector (extra `[vectors]`), or "static" for
-            vectors without a model (extra `[static]`); "fields", the fields of the store's items; "score": "cosine" for
-            the stores' scores to be plain cosines, see `AgentMemoryStore`. Default: words alone.
+            vectors without a model (extra `[static]`); "fields", the fields of the store's items. Default: words
+            alone.
         weights: How much each signal of a search counts. Default: as measured, with vectors or without.
         synchronous: SQLite's durability: "NORMAL" (a power cut may take the last commits, never the database) or
             "FULL".

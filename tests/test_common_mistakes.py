@@ -59,8 +59,6 @@ REFUSED = {
     'AgentMemory("new.db", index={"field": ["text"]})': "There is no option 'field'. Options: embed, dims",
     'AgentMemory("new.db", index={"embed": len})': "index['embed'] needs index['dims']",
     'AgentMemory("new.db", index={"embed": "static", "dims": 3})': "leave index['dims'] out",
-    'AgentMemory("new.db", index={"embed": len, "dims": 3, "score": "dot"})': "'score'] must be 'cosine', got 'dot'",
-    'AgentMemory("new.db", index={"score": "cosine"})': "index['score'] = 'cosine' needs index['embed']",
     'AgentMemory("new.db", strict="no")': "strict must be a valid boolean, got 'no'",
     'AgentMemorySaver("new.db", record=7)': "The channels to record are a list of texts",
     'AgentMemorySaver.from_conn_string("new.db", retention=7)': "retention must be a Retention, not 7",

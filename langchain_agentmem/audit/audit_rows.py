@@ -208,9 +208,9 @@ def said(rows: Iterable[Row]) -> dict[int, tuple[str, str]]:
     """The prompt and the reply of rows, by their places in the chain. Those that are damaged are left out."""
     found: dict[int, tuple[str, str]] = {}
     for row in rows:
-        with suppress(DatabaseUnreadable):
-            entry = _entry(row, {}, messages=False)
-            found[row["sequence"]] = (entry.prompt, entry.reply)
+        with suppress(KeyError, TypeError, ValueError, AgentMemoryError):
+            body = read_plain(plain_body(row["body"]))
+            found[row["sequence"]] = (str(body["prompt"]), str(body["reply"]))
     return found
 
 

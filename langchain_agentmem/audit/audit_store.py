@@ -409,13 +409,16 @@ def _enter(tx: Transaction, found: Sequence[Row]) -> None:
     series: dict[search_index.Series, list[Row]] = {}
     for row in missing:
         series.setdefault(series_of(row), []).append(row)
+    documents: list[dict[str, int]] = []
     for each in sorted(series):
         owners = [row["sequence"] for row in series[each]]
         new = [search_index.IndexedDocument(said[row["sequence"]], row["created_at"]) for row in series[each]]
         placed = search_index.places(tx, each, new)._replace(embeds=False, waiting=0)  # no model is asked for vectors
         search_index.write(tx, placed, owners, waits=False)
-        documents = zip(owners, placed.numbers, strict=True)
-        query.audit_set_document.many(tx, [{"sequence": owner, "document": number} for owner, number in documents])
+        pairs = zip(owners, placed.numbers, strict=True)
+        documents += [{"sequence": owner, "document": number} for owner, number in pairs]
+    if documents:
+        query.audit_set_document.many(tx, documents)
 
 
 def archive(tx: Transaction, low: str, high: str, before: int, *, after: int = 0, limit: int = PAGE) -> EntryPage:

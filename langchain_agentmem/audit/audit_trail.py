@@ -159,7 +159,7 @@ class AuditTrail:
         Returns:
             The new todos. What is to be done already is not added again.
         """
-        said = text_given(text, "What is to be done")
+        said = entry_text(text, "What is to be done")
 
         def add() -> list[AuditEntry]:
             drafts = [
@@ -297,7 +297,7 @@ class AuditTrail:
         conversations = None if conversation_id is None else (id_of(conversation_id, "conversation"),)
         walls = Walls(*self._here(), kinds=(audit_store.KIND,), conversations=conversations)
         check_whole("limit", limit)
-        text = text_given(query, "A query")
+        text = entry_text(query, "A query")
         self._database.limits.check("query_chars", len(text), "The query")
         asked, most = question(text, self._database.now()), min(limit, _MOST)
         told = self._where(conversation_id=conversation_id)
@@ -488,8 +488,8 @@ class AuditTrail:
         entry = AuditEntry(
             id=self._database.new_id(),
             kind=kind,
-            prompt=text_given(prompt, "A prompt"),
-            reply=text_given(reply, "A reply"),
+            prompt=entry_text(prompt, "A prompt"),
+            reply=entry_text(reply, "A reply"),
             created_at=self._database.clock(),
             conversation_id=None if conversation_id is None else id_of(conversation_id, "conversation"),
             namespace=self._database.scopes.resolve(self._namespace),
@@ -532,7 +532,7 @@ class AuditTrail:
         return self._write("add_reference", audit_store.put_reference, [draft])
 
 
-def text_given(given: Any, what: str) -> str:
+def entry_text(given: Any, what: str) -> str:
     """A text as it is kept, see `AuditTrail`."""
     if type(given) is str:
         return given
@@ -549,7 +549,7 @@ def _read(source: Any) -> tuple[str, str | None]:
     """The text of a reference, and the name of its file; None where it is no file."""
     is_file = type(source) is str and os.path.isfile(source)  # noqa: PTH113 - False for a name that is too long
     if not isinstance(source, os.PathLike) and not is_file:
-        return text_given(source, "A reference"), None
+        return entry_text(source, "A reference"), None
     path = path_of_file(source)
     try:
         return path.read_bytes().decode("utf-8-sig", "replace"), path.name

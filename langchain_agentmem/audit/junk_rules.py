@@ -156,7 +156,7 @@ RULES: tuple[JunkRule, ...] = (
     ),
     JunkRule(
         name="test entry",
-        pattern=rf"(?=(?s:.{{0,60}}?)\b{_phrases('test')}){_only(_phrases('test', 'beside_test', 'greeting'))}"
+        pattern=rf"\A(?=(?s:.{{0,60}}?)\b{_phrases('test')}){_only(_phrases('test', 'beside_test', 'greeting'))}"
         r"|\A\W*([a-z;]{2,5})\1{1,40}[a-z;]?\W*\Z|\A\s*\[(?:test|debug)\][^?]{0,200}\Z",
         field="prompt",
         unless=r"(?s:.){100}|\b(?:passed|failed|error)|\d\d",

@@ -11,7 +11,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +19,6 @@ from langchain_agentmem.audit.audit_entry import OPEN, REFERENCE, TODO, AuditEnt
 from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.audit.junk_rules import todo_key
 from langchain_agentmem.base.clock import EPOCH
-from langchain_agentmem.base.encoding import to_plain
 from langchain_agentmem.base.files import is_database, path_of_file, whole_file
 from langchain_agentmem.base.namespaces import Namespace, id_of
 from langchain_agentmem.errors import InvalidInput, safe_repr
@@ -68,77 +66,18 @@ class DocumentEntry(NamedTuple):
         return marked[0] if marked else "exchange"
 
 
-@dataclass
-class ParsedDocument:
+class ParsedDocument(NamedTuple):
     """The content of a document.
 
     Attributes:
         entries: In their order there.
-        lost: What could not be read, why, and where; a sentence each.
+        lost: What could not be read, and where; a sentence each.
         damaged: Whether the file is not what the document describes: something is lost, or it is no JSON.
     """
 
-    entries: list[DocumentEntry] = field(default_factory=list)
-    lost: list[str] = field(default_factory=list)
-    damaged: bool = False
-
-    def read(self, data: bytes) -> None:
-        """Read as much as is possible of the bytes of a document."""
-        text = data.decode(encoding := json.detect_encoding(data), "replace")
-        try:
-            value = _DECODER.decode(text)
-        except (ValueError, RecursionError) as error:
-            self.damaged = True
-            self._read_objects(text)
-            # Documents that stand one after the other are no JSON, and whole.
-            if not self.lost and not str(error).startswith("Extra data"):
-                self.lost.append("The file is no JSON as a whole, and was read entry by entry.")
-        else:
-            self._read_value(value)
-            self.damaged = bool(self.lost) or ("\ufffd" in text and text.encode(encoding) != data)
-
-    def _read_objects(self, text: str) -> None:
-        """Read the entries of what is no JSON as a whole."""
-        at = 0
-        while (found := _OBJECT.search(text, at)) and len(self.lost) < _MOST_LOST:
-            start = found.start()
-            try:
-                value, at = _DECODER.raw_decode(text, start)
-            except (ValueError, RecursionError) as error:
-                stop = error.pos if isinstance(error, json.JSONDecodeError) else start + 1
-                if head := _HISTORY.search(text, start, stop):  # what began is a document
-                    at = head.end()
-                    continue
-                at = max(stop, start + 1)
-                ends = str(error).startswith("Unterminated string") or not text[at:].strip()
-                what = "The file ends within an entry, which begins" if ends else "An entry cannot be read"
-                self.lost.append(f"{what} at character {start + 1:,}: {safe_repr(text[start : start + 60])}.")
-                if ends:
-                    return
-            else:
-                self._read_value(value)
-
-    def _read_value(self, value: Any) -> None:
-        """Read the entries of a document: its history, a list of them, or one."""
-        history = value.get("history", value) if isinstance(value, dict) else value
-        for each in history if isinstance(history, list) else [history]:
-            if isinstance(each, dict):
-                self._read_entry(each)
-            else:
-                self.lost.append(f"In place of an entry there is {safe_repr(each, 80)}.")
-
-    def _read_entry(self, value: dict[str, Any]) -> None:
-        prompt, reply, conversation = [
-            _as_text(value.pop(each, None)) for each in ("prompt", "reply", "conversation_id")
-        ]
-        if timestamp := time_of(value.get("timestamp")):
-            del value["timestamp"]
-        try:
-            to_plain(value)
-        except InvalidInput as error:
-            self.lost.append(f"Entry {len(self.entries) + 1} has parts that cannot be stored: {error}")
-            value = {}
-        self.entries.append(DocumentEntry(prompt, reply, timestamp, conversation or None, value))
+    entries: list[DocumentEntry]
+    lost: list[str]
+    damaged: bool
 
 
 def read_document(path: str | os.PathLike[str]) -> ParsedDocument:
@@ -160,9 +99,52 @@ def read_document(path: str | os.PathLike[str]) -> ParsedDocument:
         raise InvalidInput(f"{safe_repr(str(source))} cannot be read: {error}.") from error
     if is_database(source):
         raise InvalidInput(f"{safe_repr(str(source))} is a database, and no agent_memory.json.")
-    document = ParsedDocument()
-    document.read(data)
-    return document
+    text = data.decode(encoding := json.detect_encoding(data), "replace")
+    lost: list[str] = []
+    try:
+        values = [_DECODER.decode(text)]
+        damaged = "\ufffd" in text and text.encode(encoding) != data
+    except (ValueError, RecursionError) as error:
+        values, damaged = _objects_in(text, lost), True
+        # Documents that stand one after the other are no JSON, and whole.
+        if not lost and not str(error).startswith("Extra data"):
+            lost.append("The file is no JSON as a whole, and was read entry by entry.")
+    entries = []
+    for value in values:
+        history = value.get("history", value) if isinstance(value, dict) else value
+        for each in history if isinstance(history, list) else [history]:
+            if isinstance(each, dict):
+                entries.append(_entry_of(each))
+            else:
+                lost.append(f"In place of an entry there is {safe_repr(each, 80)}.")
+    return ParsedDocument(entries, lost, damaged or bool(lost))
+
+
+def _objects_in(text: str, lost: list[str]) -> list[Any]:
+    """The objects of a text that is no JSON as a whole; what cannot be read is added to `lost`."""
+    found: list[Any] = []
+    at = 0
+    while (begins := _OBJECT.search(text, at)) and len(lost) < _MOST_LOST:
+        start = begins.start()
+        try:
+            value, at = _DECODER.raw_decode(text, start)
+            found.append(value)
+        except (ValueError, RecursionError) as error:
+            stop = error.pos if isinstance(error, json.JSONDecodeError) else start + 1
+            if head := _HISTORY.search(text, start, stop):  # what began is a document
+                at = head.end()
+            else:
+                at = max(stop, start + 1)
+                lost.append(f"No entry can be read at character {start + 1:,}: {safe_repr(text[start : start + 60])}.")
+    return found
+
+
+def _entry_of(value: dict[str, Any]) -> DocumentEntry:
+    extra = dict(value)
+    prompt, reply, conversation = [_as_text(extra.pop(each, None)) for each in ("prompt", "reply", "conversation_id")]
+    if timestamp := time_of(extra.get("timestamp")):
+        del extra["timestamp"]
+    return DocumentEntry(prompt, reply, timestamp, conversation or None, extra)
 
 
 def put_aside(path: str | os.PathLike[str], now: datetime) -> Path:

@@ -303,36 +303,6 @@ def search(
     ]
 
 
-def nearest(tx: Transaction, dense: Near | None, walls: Walls, *, limit: int) -> list[Hit]:
-    """Find the documents that lie nearest to a question, whatever their words: the score is the cosine.
-
-    Args:
-        tx: The transaction.
-        dense: The question's vector; None finds nothing.
-        walls: Where to look.
-        limit: Most hits, 1 or more.
-
-    Returns:
-        The nearest first; of equals, the newest.
-    """
-    ranges, kinds = ranges_of(tx, walls)
-    if not ranges or dense is None:
-        return []
-    many = limit
-    while True:
-        cosines = dense.nearest(tx, ranges, many)
-        owners, documents = _documents(tx, ranking.near(cosines, ()))
-        within = set(_within(documents, walls, kinds))
-        if len(within) >= limit or len(cosines) < many:
-            break
-        many *= MORE
-    return [
-        Hit(number, kinds[number >> _SCOPE_BITS], owners[number], cosine, Why(signals={"cosine": cosine}))
-        for number, cosine in cosines.items()
-        if number in within
-    ][:limit]
-
-
 def _within(documents: Mapping[int, Document], walls: Walls, kinds: Mapping[int, str]) -> Collection[int]:
     """Those of some documents that are looked for."""
     wanted = {scope for scope, kind in kinds.items() if walls.kinds is None or kind in walls.kinds}
@@ -700,18 +670,17 @@ class Search(NamedTuple):
         return found[:limit]
 
 
-def near(database: Database, asked: analysis.Question, walls: Walls, *, needed: bool = False) -> Near | None:
+def near(database: Database, asked: analysis.Question, walls: Walls) -> Near | None:
     """Return the vector of a question; None without words, without embeddings, or when they fail.
 
     Args:
         database: Where to look.
         asked: The question.
         walls: Where to look in it: what somebody who is named there says of themselves names nobody.
-        needed: Whether the search can do nothing without, so that an error of the embeddings is raised. Default: not.
     """
     embedder = database.attachment(Embedder)
     if embedder is None or not asked.text.strip():
         return None
     names = database.engine.read(lambda tx: named(tx, asked, walls))
     text = analysis.as_spoken(asked.text, names) if len(names) == 1 else asked.text
-    return embedder.near(text, needed=needed)
+    return embedder.near(text)

@@ -624,15 +624,11 @@ class Embedder:
         """
         self._tasks[0].settle()
 
-    def near(self, text: str, *, needed: bool = False) -> Near | None:
+    def near(self, text: str) -> Near | None:
         """Return the vector of a question; None when the embeddings fail.
 
         Args:
             text: The question.
-            needed: Whether the search can do nothing without. Default: it goes by words then.
-
-        Raises:
-            Exception: Whatever the embeddings raise, if it is needed.
         """
         if self._engine.read(lambda tx: waiting(tx, 1)):
             with place_given_up():
@@ -641,7 +637,7 @@ class Embedder:
             vector = abandonable(partial(self._ask, "embed_query", text))
             return Near(unit(vector, self.dimensions), self._shelf)
         except Exception as error:  # a failing model never breaks a search that can go by words
-            if needed or leaves_the_node(error):
+            if leaves_the_node(error):
                 raise
             logger.warning("The embeddings failed, so the search goes by words alone.", exc_info=True)
             return None

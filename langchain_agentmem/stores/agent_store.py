@@ -66,7 +66,7 @@ from collections.abc import Callable, Collection, Coroutine, Generator, Iterable
 from concurrent.futures import Future, InvalidStateError
 from functools import cached_property, lru_cache, wraps
 from itertools import takewhile
-from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeAlias, TypeVar, Unpack
+from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, Unpack
 
 from langchain_core.embeddings import Embeddings
 from langgraph.store import base as langgraph
@@ -197,16 +197,15 @@ class Batch:
             return {"documents": [_document(each) for hits in results for each in hits]}
         return outcome(results[0] if len(results) == 1 else results)
 
-    def embed(self, near: Callable[[Look], Near | None], *, cosine: bool) -> None:
+    def embed(self, near: Callable[[Look], Near | None]) -> None:
         """Give the words that it looks for their vectors, before it is run.
 
         Args:
             near: Gives the vector.
-            cosine: Whether nothing but what lies near to it is wanted.
         """
         for number, (look, refresh) in self._searches.items():
             if look.question and look.limit:
-                self._searches[number] = (look._replace(dense=near(look), cosine=cosine), refresh)
+                self._searches[number] = (look._replace(dense=near(look)), refresh)
 
     def read(self, tx: Transaction, items: Items, now: int) -> Answers:
         """Run what reads. Every value is made anew for the caller.
@@ -456,11 +455,9 @@ class IndexOptions(IndexConfig, total=False):
 
     Attributes:
         text_fields: The same as "fields".
-        score: "cosine" for the scores to be plain cosines. Default: how well words and vectors fit together.
     """
 
     text_fields: list[str]
-    score: Literal["cosine"]
 
 
 IndexGiven: TypeAlias = IndexConfig | IndexOptions
@@ -492,7 +489,6 @@ class ItemStore(BaseStore):
         self.index_config, self._fields = index_given(index)
         config: Any = self.index_config or {}
         self.embeddings: Embeddings | None = config.get("embed")
-        self._cosine = config.get("score") is not None
         self.ttl_config = _ttl(ttl)
         self.database: Database = database_of(memory)
         if self.embeddings is not None:
@@ -544,9 +540,9 @@ class ItemStore(BaseStore):
         engine = self.database.engine
 
         def dense(look: Look) -> Near | None:
-            return near(self.database, question(look.question, now), opened().walls(look), needed=self._cosine)
+            return near(self.database, question(look.question, now), opened().walls(look))
 
-        batch.embed(dense, cosine=self._cosine)
+        batch.embed(dense)
         if not batch.writes:
             return engine.read(lambda tx: batch.read(tx, opened(), now))
         answers = engine.write(lambda tx: batch.run(tx, opened(), now))
@@ -563,7 +559,7 @@ class ItemStore(BaseStore):
         return ()
 
 
-_INDEX = ("embed", "dims", "fields", "text_fields", "score", "distance_type", "ann_index_config")
+_INDEX = ("embed", "dims", "fields", "text_fields", "distance_type", "ann_index_config")
 """The keys of an index, which `IndexOptions` and LangGraph's store on PostgreSQL have."""
 
 
@@ -585,15 +581,12 @@ def index_given(index: Any) -> tuple[IndexConfig | None, Fields | None]:
         return None, None
     _check_keys("index", index, _INDEX, "{'fields': ['text']}")
     embed, dims = index.get("embed"), check_value(PositiveInt | None, index.get("dims"), "index['dims']")
-    score = check_value(Literal["cosine"] | None, index.get("score"), "index['score']")
     fields = checked_fields("index['fields']", index.get("fields") or index.get("text_fields") or [WHOLE])
     config: IndexConfig = {**index, "fields": list(fields or (WHOLE,))}  # type: ignore[typeddict-item]
     if embed == vectors.NAME:
         config["dims"] = dims or vectors.DIMENSIONS
     if embed is not None:
         config["embed"] = _embeddings(embed, config.get("dims"))
-    elif score is not None:
-        raise InvalidInput("index['score'] = 'cosine' needs index['embed'], the embeddings.")
     return config, fields
 
 
@@ -685,12 +678,9 @@ class AgentMemoryStore(Closing, ItemStore):
         index: LangGraph's `IndexConfig`: "fields" (also "text_fields"), the paths whose texts items are found by
             unless a put names its own (default: all text and numbers of the value); "embed" and "dims", the embeddings:
             LangChain `Embeddings`, a function, "provider:model", or "static" for those of the extra `[static]`, which
-            know their "dims". Items are found by their words without any of it. And "score": what a search with a query
-            sorts by and gives as the score. Left out, it is how well words, and vectors where there are embeddings, fit
-            together: about 1 for a short text with every word of the query, more where vectors agree, only to be
-            compared within one search. With "cosine" it is the cosine of the vectors, -1 to 1, as `PostgresStore` gives
-            it: the same for the same texts in every search, so that a threshold holds; words count for nothing, what
-            has no vector is not found, and embeddings that fail raise their error.
+            know their "dims". Items are found by their words without any of it. The score of an item says how well words,
+            and vectors where there are embeddings, fit together: about 1 for a short text with every word of the query,
+            more where vectors agree, only to be compared within one search.
         ttl: LangGraph's `TTLConfig`, in minutes: "default_ttl", "refresh_on_read" and "sweep_interval_minutes". What
             has expired is never read, whatever "omit_expired" says.
 

@@ -223,7 +223,6 @@ class Look(NamedTuple):
         limit: Most results.
         offset: How many of the first results to leave out.
         dense: The words' vector, where there are embeddings.
-        cosine: Whether what lies nearest to that vector is wanted, and nothing else counts.
     """
 
     low: str
@@ -233,7 +232,6 @@ class Look(NamedTuple):
     limit: int
     offset: int
     dense: Near | None = None
-    cosine: bool = False
 
     def within(self, path: str) -> bool:
         """Whether it looks in a namespace."""
@@ -289,10 +287,7 @@ def best_items(
     enough = look.offset + look.limit
     size = max(FIRST_PAGE, 2 * enough)
     while True:
-        if look.cosine:
-            best = retrieval.nearest(tx, look.dense, walls, limit=size)
-        else:
-            best = retrieval.search(tx, asked, walls, limit=size, dense=look.dense)
+        best = retrieval.search(tx, asked, walls, limit=size, dense=look.dense)
         found = [each for each in items_of(best) if look.wanted is None or fits(each.value, look.wanted)]
         if len(found) >= enough or len(best) < size:
             return found[look.offset : enough]

@@ -144,8 +144,7 @@ async def test_a_model_that_compresses_for_a_tool(memory, do):
     assert layers.core.get() == {"k": "short"}
 
 
-@pytest.mark.parametrize("score", [{}, {"score": "cosine"}], ids=["by words too", "by vectors alone"])
-async def test_embeddings_for_a_search(new_database, do, score, caplog):
+async def test_embeddings_for_a_search(new_database, do, caplog):
     class Asking(WordEmbeddings):
         def embed_documents(self, texts):
             return [super(Asking, self).embed_query(text) for text in texts]
@@ -154,7 +153,7 @@ async def test_embeddings_for_a_search(new_database, do, score, caplog):
             assert interrupt("May I?")
             return super().embed_query(text)
 
-    with AgentMemory(new_database("sqlite"), index={"embed": Asking(16), "dims": 16, **score}) as memory:
+    with AgentMemory(new_database("sqlite"), index={"embed": Asking(16), "dims": 16}) as memory:
         memory.store.put(("birds",), "k", {"text": "herons"})
         memory.settle()
 

@@ -102,7 +102,7 @@ def tenants(pool: ConnectionPool[Any]) -> None:
 
 def indexes(theirs: IndexConfig, path: Path) -> None:
     AgentMemory(path, index=theirs)
-    AgentMemory(path, index={"embed": "static", "fields": ["text"], "score": "cosine"})
+    AgentMemory(path, index={"embed": "static", "fields": ["text"]})
     AgentMemoryStore(path, index={"embed": "static", "text_fields": ["text"]}, ttl={"default_ttl": 60})
     AgentMemoryStore.from_conn_string("agent.db", index=theirs)
 

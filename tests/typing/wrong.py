@@ -29,7 +29,6 @@ def parts(memory: AgentMemory) -> None:
     AgentMemory("agent.db", pool_sise=3)  # wrong: there is no such option
     AgentMemory(7)  # wrong: no path
     AgentMemory("agent.db", index={"embedding": "static"})  # wrong: it is called embed
-    AgentMemory("agent.db", index={"embed": "static", "score": "dot"})  # wrong: "cosine", or nothing
     AgentMemoryStore("agent.db", index={"field": ["text"]})  # wrong: it is called fields
     AgentMemoryStore("agent.db", ttl={"default": 60})  # wrong: it is called default_ttl
     AgentMemory("agent.db", synchronous="OFF")  # wrong: "NORMAL" or "FULL"

@@ -17,9 +17,8 @@ from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.errors import DatabaseUnreadable, MemoryClosed
 from langchain_agentmem.search import vectors
 from langchain_agentmem.search.analysis import question
-from langchain_agentmem.search.memory_search import Walls
+from langchain_agentmem.search.memory_search import Walls, ranges_of
 from langchain_agentmem.search.memory_search import near as near_question
-from langchain_agentmem.search.memory_search import nearest as search_nearest
 from langchain_agentmem.search.vectors import embedder_of
 from langchain_agentmem.storage import background, query
 from tests.conftest import run_raw
@@ -90,8 +89,7 @@ def nearest(memory, path, number):
     """The ten documents of a namespace that lie nearest to a question, with their cosines."""
     walls = Walls(path_of(path), path_of(path) + "\x1f")
     near = near_question(memory.database, question(f"question {number}"), walls)
-    hits = memory.database.engine.read(lambda tx: search_nearest(tx, near, walls, limit=10))
-    return {hit.document: hit.score for hit in hits}
+    return memory.database.engine.read(lambda tx: near.nearest(tx, ranges_of(tx, walls)[0], 10))
 
 
 def slowly(operation):
