@@ -23,6 +23,7 @@ from langchain_agentmem.audit.audit_entry import KINDS, OPEN, REFERENCE, TODO, A
 from langchain_agentmem.audit.audit_rows import JUNK, REPLACED, SHOWN, EntryDraft
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.message import encode_body
+from langchain_agentmem.rewinding.outlook import recollections_of
 from langchain_agentmem.search import search_index
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Transaction, queries, query
@@ -500,25 +501,10 @@ def recollections(tx: Transaction, hits: Sequence[Hit], now: int, outlook: objec
     """
     del now, outlook
     found = query.audit_rows(tx, sequences=json.dumps([hit.owner for hit in hits]))
-    shown = [row for row in found if row["hidden"] == SHOWN]
-    read = audit_rows.entries(tx, shown)
-    there = {row["sequence"]: entry for row, entry in zip(shown, read, strict=True)}
-    return {
-        hit.document: Recollection(
-            kind="audit",
-            id=entry.id,
-            text=entry.text,
-            score=hit.score,
-            namespace=entry.namespace,
-            conversation_id=entry.conversation_id,
-            created_at=entry.created_at,
-            value=entry,
-            why=hit.why,
-            row=(hit.kind, hit.owner),
-        )
-        for hit in hits
-        if (entry := there.get(hit.owner)) is not None
-    }
+    shown = {row["sequence"]: row for row in found if row["hidden"] == SHOWN}
+    entries = audit_rows.entries(tx, list(shown.values()))
+    values = {number: (entry.text, entry) for number, entry in zip(shown, entries, strict=True)}
+    return recollections_of(hits, shown, values)
 
 
 CHAIN_PAGE, MESSAGES = 100, 200

@@ -42,8 +42,8 @@ about May means the May that the memory knows.
 whoever has the embeddings takes a batch, embeds it outside of any transaction, and keeps the vectors of those whose
 tickets are still there. A document that changed meanwhile has another ticket. A search hurries the worker and waits for
 it up to two seconds, so that what was just stored is found. A batch that the model refuses is tried again text by text.
-Nearest vectors are computed with numpy over the ranges of the search, from blocks that are kept in memory, large ones
-in half precision, up to a gigabyte, and read on where something was added. Where
+Nearest vectors are computed with numpy over the ranges of the search, from blocks that are kept in memory, up to a
+gigabyte, and read on where something was added. Where
 PostgreSQL has pgvector when vectors are first wanted, it compares them in a table of its own. From 50,000 on that has
 an HNSW index, made in the background and used only by searches through as many and through a tenth of all: where a
 filter leaves out nearly everything, or too little is found, each vector is compared.

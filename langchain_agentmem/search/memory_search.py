@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import orjson
 
@@ -491,28 +491,14 @@ def _why(hit: ranking.Ranked, words: Mapping[str, str]) -> Why:
     return Why(terms=terms, nearby=nearby, signals={name: value for name, value in hit.signals.items() if value})
 
 
-class Viewpoint(Protocol):
-    """From where a search looks."""
-
-    def looked(self, tx: Transaction, now: int) -> Any:
-        """The same, knowing by now what is seen from there; it must be asked before anything is read."""
-        ...
-
-    def within(self, tx: Transaction, walls: Walls, now: int) -> Walls:
-        """The walls within which something can be seen from there."""
-        ...
-
-
-def again(
-    tx: Transaction, rows: Iterable[tuple[str, int]], *, now: int, outlook: Viewpoint | None
-) -> list[Recollection]:
+def again(tx: Transaction, rows: Iterable[tuple[str, int]], *, now: int, outlook: Any) -> list[Recollection]:
     """What was found before, as it is now. What is gone, or is not seen any more, is left out.
 
     Args:
         tx: The transaction.
         rows: The `row` of each.
         now: When, in microseconds since 1970.
-        outlook: From where it looks.
+        outlook: From where it looks, an `Outlook`; None for nowhere in particular.
     """
     looked = None if outlook is None else outlook.looked(tx, now)
     hits = [Hit(number, kind, owner, 0.0, Why()) for number, (kind, owner) in enumerate(rows)]
@@ -602,7 +588,7 @@ class Search(NamedTuple):
         walls: Where to look.
         limit: Most results.
         weights: How much each signal counts. Default: as measured, with vectors or without.
-        outlook: From where it looks. Default: from nowhere in particular.
+        outlook: From where it looks, an `Outlook`. Default: from nowhere in particular.
         name: The name of the step in a trace, `<part>.<verb>`. None for a detail of the surrounding step.
         inputs: What a trace shows beside the query and the limit.
         order: "score", the best first, or "time", the oldest first.
@@ -612,7 +598,7 @@ class Search(NamedTuple):
     walls: Walls
     limit: int
     weights: Weights | None = None
-    outlook: Viewpoint | None = None
+    outlook: Any = None
     name: str | None = "search"
     inputs: Thunk | None = None
     order: Order = "score"

@@ -52,12 +52,8 @@ if TYPE_CHECKING:
     Look = Callable[[Any, Any], None]
 
 PAGE = 4_000
-_TOGETHER = 32  # ranges
 MOST_BYTES = 2**30
 """Bytes of vectors that a process keeps in memory."""
-MOST_SINGLE = 2**24
-"""Numbers of the vectors of one search that are kept in single precision. More take half the room, and more time."""
-_AT_ONCE = 2_048  # vectors that are compared at once
 DIGITS = 6
 """Digits of a cosine: more depend on what else is computed at the same time."""
 
@@ -164,13 +160,6 @@ def _begun(tx: Transaction, dimensions: int) -> bool:
     return True
 
 
-def wanted(tx: Transaction) -> int | None:
-    """How many dimensions the database's vectors have; None for no vectors."""
-    [state] = query.vector_state(tx)
-    dimensions: int | None = state["dimensions"]
-    return dimensions
-
-
 def waiting(tx: Transaction, limit: int, *, after: int = -1) -> list[Waiting]:
     """The documents that have waited longest for their vectors, of those whose tickets come after one."""
     rows = query.unembedded(tx, after=after, limit=limit)
@@ -267,7 +256,7 @@ class Near(NamedTuple):
         best: dict[int, float] = {}
 
         def look(numbers: Any, matrix: Any) -> None:
-            for number, cosine in _top(numbers, _cosines(matrix, self.vector), limit).items():
+            for number, cosine in _top(numbers, matrix @ self.vector, limit).items():
                 best[number] = max(cosine, best.get(number, -1.0))
 
         self.shelf.within(tx, ranges, len(self.vector), look)
@@ -329,11 +318,6 @@ class _Block(NamedTuple):
     numbers: Any
     matrix: Any
 
-    @property
-    def size(self) -> int:
-        """About how many bytes it takes."""
-        return int(self.matrix.nbytes + self.numbers.nbytes) + 1_000
-
 
 class VectorCache:
     """Vectors that were read lately, up to `MOST_BYTES`. What was added since is read when it is needed."""
@@ -354,36 +338,29 @@ class VectorCache:
         else:
             pages = _read_newer(tx, block.newest, state["newest"], ranges)
         look(block.numbers, block.matrix)
-        numbers, parts, size = [block.numbers], [block.matrix], block.size
+        numbers, parts, size = [block.numbers], [block.matrix], block.matrix.nbytes
         for rows in filter(None, pages):
             documents = np.fromiter((row["document_id"] for row in rows), np.int64, len(rows))
-            matrix = _stored(b"".join(bytes(row["vector"]) for row in rows)).reshape(len(rows), -1)
+            stored = _stored(b"".join(bytes(row["vector"]) for row in rows))
+            matrix = stored.reshape(len(rows), -1).astype(np.float32)
             look(documents, matrix)
             size += matrix.nbytes
             if size <= MOST_BYTES:
                 numbers.append(documents)
                 parts.append(matrix)
         if block.newest < state["newest"]:
-            self._keep(key, numbers if size <= MOST_BYTES else (), parts, state)
+            with self._changing:
+                self._blocks.pop(key, None)  # so that the one that was used last is forgotten last
+                if size <= MOST_BYTES:
+                    whole = np.concatenate(numbers), np.concatenate(parts)
+                    self._blocks[key] = _Block(state["newest"], state["removed"], *whole)
+                while sum(each.matrix.nbytes for each in self._blocks.values()) > MOST_BYTES:
+                    self._blocks.popitem(last=False)
 
     def clear(self) -> None:
         """Forget all of them."""
         with self._changing:
             self._blocks.clear()
-
-    def _keep(self, key: tuple[Range, ...], numbers: Sequence[Any], parts: Sequence[Any], state: Any) -> None:
-        np = numpy()
-        block = None
-        if numbers:
-            kind = np.float32 if sum(part.size for part in parts) <= MOST_SINGLE else np.float16
-            matrix = np.concatenate(parts, dtype=kind, casting="same_kind")
-            block = _Block(state["newest"], state["removed"], np.concatenate(numbers), matrix)
-        with self._changing:
-            self._blocks.pop(key, None)  # so that the one that was used last is forgotten last
-            if block is not None:
-                self._blocks[key] = block
-            while sum(each.size for each in self._blocks.values()) > MOST_BYTES:
-                self._blocks.popitem(last=False)
 
 
 def _holds(block: _Block, state: Any) -> bool:
@@ -393,15 +370,6 @@ def _holds(block: _Block, state: Any) -> bool:
     """
     most = max(PAGE, 4 * len(block.numbers))
     return bool(block.removed == state["removed"] and block.newest <= state["newest"] <= block.newest + most)
-
-
-def _cosines(matrix: Any, wanted: Floats) -> Floats:
-    """The cosines of vectors with a question's, without a copy of all of them in single precision."""
-    np = numpy()
-    found: Floats = np.empty(len(matrix), dtype=np.float32)
-    for at in range(0, len(matrix), _AT_ONCE):
-        found[at : at + _AT_ONCE] = matrix[at : at + _AT_ONCE].astype(np.float32, copy=False) @ wanted
-    return found
 
 
 def _top(numbers: Any, cosines: Floats, limit: int) -> dict[int, float]:
@@ -444,18 +412,13 @@ def _text(vector: Any) -> str:
 
 def _read_all(tx: Transaction, ranges: Sequence[Range]) -> Iterator[Rows]:
     """Read every vector in some ranges; the database has them in the order of their documents."""
-    for at in range(0, len(ranges), _TOGETHER):
-        first = [
-            (query.vectors_from.ahead(tx, low=low, end=end, passage=-1, limit=PAGE), end)
-            for low, end in ranges[at : at + _TOGETHER]
-        ]
-        for start, end in first:
-            yield start
-            rows = start
-            while len(rows) == PAGE:
-                last = rows[-1]
-                rows = query.vectors_from(tx, low=last["document_id"], end=end, passage=last["passage"], limit=PAGE)
-                yield rows
+    for low, end in ranges:
+        at = {"low": low, "passage": -1}
+        while rows := query.vectors_from(tx, **at, end=end, limit=PAGE):
+            yield rows
+            if len(rows) < PAGE:
+                break
+            at = {"low": rows[-1]["document_id"], "passage": rows[-1]["passage"]}
 
 
 def _read_newer(tx: Transaction, after: int, newest: int, ranges: Sequence[Range]) -> Iterator[Rows]:
@@ -596,7 +559,8 @@ class Embedder:
         Raises:
             InvalidInput: It has vectors of another size.
         """
-        if self._engine.read(wanted) != self.dimensions:
+        [state] = self._engine.read(query.vector_state)
+        if state["dimensions"] != self.dimensions:
             self._engine.write(lambda tx: want(tx, self.dimensions))
         for task in self._tasks:
             task.wake()

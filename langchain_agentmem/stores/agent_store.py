@@ -97,15 +97,14 @@ from langchain_agentmem.tracing import RunType, brief, outcome
 SEARCH = "search"
 
 
+_VERBS = {langgraph.GetOp: "get", langgraph.SearchOp: SEARCH, langgraph.ListNamespacesOp: "list_namespaces"}
+
+
 def verb_of(op: Op) -> str:
     """What an operation does."""
-    if isinstance(op, langgraph.GetOp):
-        return "get"
-    if isinstance(op, langgraph.SearchOp):
-        return SEARCH
-    if isinstance(op, langgraph.ListNamespacesOp):
-        return "list_namespaces"
-    return "delete" if op.value is None else "put"
+    if isinstance(op, PutOp):
+        return "delete" if op.value is None else "put"
+    return _VERBS[type(op)]
 
 
 def _fields_of(op: Op) -> dict[str, Any]:
@@ -622,21 +621,10 @@ SWEEP_MINUTES = 5.0
 """Between two sweeps, unless something else is asked for."""
 
 
-class SweepingTask:
-    """A sweeper as asyncio's tasks are: it can be awaited and cancelled."""
-
-    def __init__(self, future: Future[None]) -> None:
-        self._future = future
-        self.cancel, self.cancelled, self.done = future.cancel, future.cancelled, future.done
-
-    def __await__(self) -> Generator[Any, None, None]:
-        return asyncio.wrap_future(self._future).__await__()
-
-
 class SweepingEnd(Future[None]):
     """Sweeps a store every few seconds, until it is cancelled, stopped, or the store is gone, which it holds weakly.
 
-    It is done when it has ended. Awaiting it returns a task immediately.
+    It is done when it has ended. Awaiting it returns a future of asyncio immediately.
     """
 
     def __init__(self, store: AgentMemoryStore, seconds: float) -> None:
@@ -648,9 +636,9 @@ class SweepingEnd(Future[None]):
         weakref.finalize(store, self._task.stop).atexit = False
         self._task.wake_in(seconds)
 
-    def __await__(self) -> Generator[Any, None, SweepingTask]:
+    def __await__(self) -> Generator[Any, None, asyncio.Future[None]]:
         yield from ()
-        return SweepingTask(self)
+        return asyncio.wrap_future(self)
 
     def stop(self, timeout: float | None) -> bool:
         """Let it end, and wait for it; None waits as long as it takes. Return whether it has ended."""
@@ -678,9 +666,9 @@ class AgentMemoryStore(Closing, ItemStore):
         index: LangGraph's `IndexConfig`: "fields" (also "text_fields"), the paths whose texts items are found by
             unless a put names its own (default: all text and numbers of the value); "embed" and "dims", the embeddings:
             LangChain `Embeddings`, a function, "provider:model", or "static" for those of the extra `[static]`, which
-            know their "dims". Items are found by their words without any of it. The score of an item says how well words,
-            and vectors where there are embeddings, fit together: about 1 for a short text with every word of the query,
-            more where vectors agree, only to be compared within one search.
+            know their "dims". Items are found by their words without any of it. The score of an item says how well
+            words, and vectors where there are embeddings, fit together: about 1 for a short text with every word of the
+            query, more where vectors agree, only to be compared within one search.
         ttl: LangGraph's `TTLConfig`, in minutes: "default_ttl", "refresh_on_read" and "sweep_interval_minutes". What
             has expired is never read, whatever "omit_expired" says.
 

@@ -98,7 +98,7 @@ SABOTAGES = (
     Sabotage(
         "3: failing embeddings end a search",
         "search/vectors.py",
-        "            if needed or leaves_the_node(error):\n                raise\n",
+        "            if leaves_the_node(error):\n                raise\n",
         "            raise\n",
         "search",
     ),

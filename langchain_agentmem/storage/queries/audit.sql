@@ -33,7 +33,7 @@ update audit_head set sequence = :sequence, link = :link where id = 1;
 update audit_head set indexed = :sequence where id = 1;
 
 -- name: audit_rows
-select {audit_entry}
+select {audit_entry}, a.conversation as name, null as source, null as actor
 from audit a
 join namespace n on n.id = a.namespace_id
 where a.sequence {in_numbers sequences}

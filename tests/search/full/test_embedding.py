@@ -292,11 +292,10 @@ class TestTogether:
 
 class TestShelf:
     @pytest.mark.slow
-    @pytest.mark.parametrize(("most", "single"), [(2**20, 2**24), (2**20, 100), (600, 100)])
-    def test_what_is_read_in_many_parts_is_found_all_the_same(self, opened, monkeypatch, most, single):
+    @pytest.mark.parametrize("most", [2**20, 600])
+    def test_what_is_read_in_many_parts_is_found_all_the_same(self, opened, monkeypatch, most):
         monkeypatch.setattr(vectors, "PAGE", 3)
         monkeypatch.setattr(vectors, "MOST_BYTES", most)
-        monkeypatch.setattr(vectors, "MOST_SINGLE", single)
         memory = opened()
         for name in ("a", "b", "c"):
             said(memory, *(f"rain {name} {n}" for n in range(7)), f"The cat of {name}.", namespace=(name,))
