@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.encoding import quoted
@@ -28,17 +28,10 @@ from langchain_agentmem.storage.queries import LINK_BYTES
 Kind: TypeAlias = Literal["exchange", "call", "todo", "reflection", "reference"]
 """What an entry is: a prompt with its reply, a model call that was captured, something to do, what an agent says of its
 own work, a text to look things up in."""
-EXCHANGE: Final = "exchange"
-CALL: Final = "call"
-TODO: Final = "todo"
-REFLECTION: Final = "reflection"
-REFERENCE: Final = "reference"
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 Status: TypeAlias = Literal["open", "done"]
-OPEN: Literal["open"] = "open"
-DONE: Literal["done"] = "done"
-STATUSES: tuple[Status, ...] = (OPEN, DONE)
+STATUSES: tuple[Status, ...] = get_args(Status)
 """What a todo can be."""
 
 
@@ -100,7 +93,7 @@ class AuditEntry:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise InvalidInput(f"There is no kind of entry {safe_repr(self.kind)}; there are {', '.join(KINDS)}.")
-        if (self.status in STATUSES) != (self.kind == TODO):
+        if (self.status in STATUSES) != (self.kind == "todo"):
             raise InvalidInput(
                 f"A todo is 'open' or 'done', and nothing else has a status: not {safe_repr(self.status)}."
             )

@@ -24,7 +24,7 @@ from statistics import median
 from typing import NamedTuple
 
 from langchain_agentmem.audit import audit_rows
-from langchain_agentmem.audit.audit_entry import CALL, EXCHANGE, REFLECTION, AuditEntry
+from langchain_agentmem.audit.audit_entry import AuditEntry
 from langchain_agentmem.audit.junk_rules import JunkRule, pattern, reasons
 from langchain_agentmem.audit.legacy_json import MARKS
 from langchain_agentmem.base.clock import micros, moment
@@ -47,6 +47,7 @@ MOST_TODOS = 1_000
 LEAST_IN_HOUR, TIMES_USUAL = 200, 10
 """An hour runs away with more entries than the first, and more than the second times those of the median hour."""
 
+_COUNTED = ("entries", "junk", "archived", "recent", "open_todos", "archivable", "archivable_size")
 _HOUR = 3_600_000_000
 _TOLD_OF_SECTION = 5
 _LOOKED_AT_OF_REPLY = 10_000
@@ -204,7 +205,7 @@ def examine(tx: Transaction, low: str, high: str, *, now: datetime, rules: Seque
     """
     now, where = now.astimezone(UTC), {"low": low, "high": high}
     since = micros(now - OLD)
-    [row] = query.audit_sizes(tx, **where, since=since)
+    [sizes] = query.audit_sizes(tx, **where, since=since)
     [messages] = query.audit_message_sizes(tx, **where)
     todos = audit_rows.entries(tx, query.audit_open_todos(tx, **where, limit=MOST_TODOS))
     about = [(each, frozenset(terms(_text_of(each))) - _STOPS) for each in todos]
@@ -223,13 +224,10 @@ def examine(tx: Transaction, low: str, high: str, *, now: datetime, rules: Seque
     for each in query.audit_junk_counts(tx, **where):
         hidden.update(dict.fromkeys(json.loads(each["junk"]), int(each["entries"])))
     conversations = query.audit_conversations(tx, **where, limit=MOST_CONVERSATIONS)
-    size = int(row["bytes"]) + int(messages["bytes"])
+    size = int(sizes["bytes"]) + int(messages["bytes"])
     return Health(
-        entries=int(row["entries"]),
-        junk=int(row["junk"]),
-        archived=int(row["archived"]),
+        **{name: int(sizes[name]) for name in _COUNTED},
         size=size,
-        recent=int(row["recent"]),
         read=read,
         runaway=_runaway_hours(tx, where, since),
         conversations=int(conversations[0]["found"]) if conversations else 0,
@@ -240,7 +238,6 @@ def examine(tx: Transaction, low: str, high: str, *, now: datetime, rules: Seque
             )
             for each in conversations
         ),
-        open_todos=int(row["todos"]),
         todos=tuple(
             OpenTodo(
                 each.id, one_line(_text_of(each), _SHOWN), max(now - each.created_at, timedelta(0)),
@@ -249,8 +246,6 @@ def examine(tx: Transaction, low: str, high: str, *, now: datetime, rules: Seque
             for each in sorted(todos, key=lambda each: each.created_at)
         ),
         is_large=size > LARGE,
-        archivable=int(row["archivable"]),
-        archivable_size=int(row["archivable_bytes"]),
         hidden=dict(hidden.most_common()),
         to_hide=differing[True],
         to_show=differing[False],
@@ -269,7 +264,7 @@ def _newest(tx: Transaction, low: str, high: str) -> Iterator[AuditEntry]:
 def _sentences_of_completion(entry: AuditEntry) -> Iterator[str]:
     """The sentences of a reply, or of a self-reflection, that say that something was completed."""
     text = entry.reply[:_LOOKED_AT_OF_REPLY]
-    if not entry.junk and (entry.kind == REFLECTION or _is_said(entry)) and _SAYS_DONE.search(text):
+    if not entry.junk and (entry.kind == "reflection" or _is_said(entry)) and _SAYS_DONE.search(text):
         for sentence in _SENTENCE.split(text):
             if _SAYS_DONE.search(sentence) and not _SAYS_NOT.search(sentence):
                 yield sentence
@@ -279,7 +274,7 @@ def _is_said(entry: AuditEntry) -> bool:
     """Whether an entry is something that a user asked: no todo and the like, and no call that memory makes itself."""
     tags = entry.extra.get("tags")  # another database may have sent anything
     is_own = isinstance(tags, list | tuple) and NO_STREAM in tags
-    return entry.kind == EXCHANGE or (entry.kind == CALL and not is_own)
+    return entry.kind == "exchange" or (entry.kind == "call" and not is_own)
 
 
 def _runaway_hours(tx: Transaction, where: Mapping[str, str], since: int) -> tuple[RateAnomaly, ...]:

@@ -296,11 +296,7 @@ def _entry(row: Row, parts: Mapping[tuple[int, int], Message], *, messages: bool
             **{name: body.get(name) for name in _NAMES},
         )
     except (AttributeError, KeyError, TypeError, ValueError, AgentMemoryError) as error:
-        raise _damaged(row) from error
-
-
-def _damaged(row: Row) -> DatabaseUnreadable:
-    return DatabaseUnreadable(
-        f"The entry {safe_repr(row['key'])} of the audit trail, number {row['sequence']}, is damaged. Restore "
-        "it from a backup, or erase its conversation or namespace."
-    )
+        raise DatabaseUnreadable(
+            f"The entry {safe_repr(row['key'])} of the audit trail, number {row['sequence']}, is damaged. Restore "
+            "it from a backup, or erase its conversation or namespace."
+        ) from error

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypedDict, Unpack
 
 from langchain_agentmem.audit import audit_entry, audit_rows
-from langchain_agentmem.audit.audit_entry import KINDS, OPEN, REFERENCE, TODO, AuditEntry, ChainReport, Head
+from langchain_agentmem.audit.audit_entry import KINDS, AuditEntry, ChainReport, Head
 from langchain_agentmem.audit.audit_rows import JUNK, REPLACED, SHOWN, EntryDraft
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.message import encode_body
@@ -169,12 +169,10 @@ class EntryPage(NamedTuple):
     Attributes:
         entries: How many entries were changed.
         after: Where the next page begins, behind this number; None after the last page.
-        saved: How many bytes that saved.
     """
 
     entries: int
     after: int | None
-    saved: int = 0
 
 
 def add(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> list[int]:
@@ -237,7 +235,7 @@ def add_new(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> int:
         if draft.entry.id not in there:
             fresh.setdefault(draft.entry.id, draft)
     add(tx, path, list(fresh.values()))
-    marks = {audit_rows.mark_of(draft.mark) for draft in fresh.values() if draft.entry.kind == REFERENCE}
+    marks = {audit_rows.mark_of(draft.mark) for draft in fresh.values() if draft.entry.kind == "reference"}
     _show_newest(tx, path, marks)
     return len(fresh)
 
@@ -257,8 +255,8 @@ def add_once(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> list[A
     new: dict[bytes | None, EntryDraft] = {}
     for draft in drafts:
         mark = audit_rows.mark_of(draft.mark)
-        found = query.audit_marked(tx, path=path, kind=TODO, mark=mark)
-        if not any(row["status"] == OPEN for row in found):
+        found = query.audit_marked(tx, path=path, kind="todo", mark=mark)
+        if not any(row["status"] == "open" for row in found):
             new.setdefault(mark, draft)
     add(tx, path, list(new.values()))
     return [draft.entry for draft in new.values()]
@@ -332,7 +330,7 @@ def set_status(tx: Transaction, path: str, todo_id: str, status: str) -> bool:
     """
     query.audit_lock(tx)  # an erasure that came in between would be written over
     found = query.audit_named(tx, path=path, keys=json.dumps([todo_id]))
-    if not found or found[0]["kind"] != TODO:
+    if not found or found[0]["kind"] != "todo":
         raise InvalidInput(f"There is no todo {safe_repr(todo_id)}. todos() lists them, with their ids.")
     query.audit_set_status(tx, sequence=found[0]["sequence"], status=status)
     return bool(found[0]["status"] != status)
@@ -376,7 +374,7 @@ def _shelf(tx: Transaction, namespace: int, mark: bytes) -> StorePlace:
 def _show_newest(tx: Transaction, path: str, marks: Iterable[bytes | None]) -> None:
     """Of several references of one mark show the newest."""
     for mark in sorted(mark for mark in marks if mark is not None):
-        found = query.audit_marked(tx, path=path, kind=REFERENCE, mark=mark)
+        found = query.audit_marked(tx, path=path, kind="reference", mark=mark)
         numbers = [row["sequence"] for row in found if row["hidden"] != REPLACED]
         if len(numbers) > 1:
             versions = query.audit_rows(tx, sequences=json.dumps(numbers))
@@ -435,11 +433,10 @@ def archive(tx: Transaction, low: str, high: str, before: int, *, after: int = 0
     """
     query.audit_lock(tx)
     found = query.audit_to_archive(tx, low=low, high=high, before=before, after=after, limit=limit)
-    bodies = {row["sequence"]: audit_rows.compressed(bytes(row["body"])) for row in found}
     if found:
-        query.audit_set_body.many(tx, [{"sequence": number, "body": body} for number, body in bodies.items()])
-    saved = sum(len(row["body"]) - len(bodies[row["sequence"]]) for row in found)
-    return EntryPage(len(found), found[-1]["sequence"] if len(found) == limit else None, saved)
+        bodies = [{"sequence": row["sequence"], "body": audit_rows.compressed(bytes(row["body"]))} for row in found]
+        query.audit_set_body.many(tx, bodies)
+    return EntryPage(len(found), found[-1]["sequence"] if len(found) == limit else None)
 
 
 def erase(tx: Transaction, low: str, high: str, name: str | None = None) -> int:
@@ -605,7 +602,7 @@ def _amiss(row: Row) -> list[str]:
     is_sound = {
         "hidden": hidden in (SHOWN, JUNK, REPLACED),
         "junk": hidden == REPLACED or (junk is not None) == (hidden == JUNK),
-        "status": (row["status"] in audit_entry.STATUSES) if row["kind"] == TODO else row["status"] is None,
+        "status": (row["status"] in audit_entry.STATUSES) if row["kind"] == "todo" else row["status"] is None,
         "archived": row["archived"] in (0, 1),
         "shelf_id": (row["shelf_id"] is None) == (row["messages"] is None),
     }

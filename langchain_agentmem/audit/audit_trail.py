@@ -53,7 +53,7 @@ from langchain_agentmem.audit.junk_rules import RULES, JunkRule, reasons, todo_k
 from langchain_agentmem.audit.legacy_json import MARKS, Imported, drafts_of, put_aside, read_document, write_document
 from langchain_agentmem.base.argument_checks import check_flag, check_value, check_whole
 from langchain_agentmem.base.clock import moment, time_given
-from langchain_agentmem.base.concurrency import awaited, in_worker
+from langchain_agentmem.base.concurrency import awaited, iterate_in_worker
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import id_of, path_of, range_of
 from langchain_agentmem.errors import InvalidInput, safe_repr
@@ -277,14 +277,12 @@ class AuditTrail:
         """Every entry, from the oldest to the newest, a page at a time; arguments as for `last`."""
         return chain.from_iterable(self._pages(self._path(), _wanted(conversation_id, kinds, include_junk)))
 
-    async def aentries(
+    def aentries(
         self, conversation_id: str | None = None, *, kinds: Sequence[Kind] | None = None, include_junk: WithJunk = True
     ) -> AsyncIterator[AuditEntry]:
         """Async version of `entries`."""
         pages = self._pages(self._path(), _wanted(conversation_id, kinds, include_junk))
-        while page := await in_worker(partial(next, pages, None)):
-            for entry in page:
-                yield entry
+        return (entry async for page in iterate_in_worker(pages) for entry in page)
 
     def search(self, query: str, limit: int = 10, conversation_id: str | None = None) -> list[Recollection]:
         """Find entries by their words, without a model, archived ones included, hidden ones not.

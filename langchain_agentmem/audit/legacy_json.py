@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from langchain_agentmem.audit.audit_entry import OPEN, REFERENCE, TODO, AuditEntry, Kind
+from langchain_agentmem.audit.audit_entry import AuditEntry, Kind
 from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.audit.junk_rules import todo_key
 from langchain_agentmem.base.clock import EPOCH
@@ -268,10 +268,10 @@ def drafts_of(
             created_at=at,
             conversation_id=conversation,
             namespace=namespace,
-            status=OPEN if each.kind == TODO else None,
-            title=title or None if each.kind == REFERENCE else None,
+            status="open" if each.kind == "todo" else None,
+            title=title or None if each.kind == "reference" else None,
             extra=extra,
         )
-        mark = todo_key(title) if each.kind == TODO else title if each.kind == REFERENCE else ""
+        mark = todo_key(title) if each.kind == "todo" else title if each.kind == "reference" else ""
         drafts.append(EntryDraft(judged(entry), mark or None))
     return drafts

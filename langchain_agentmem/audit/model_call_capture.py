@@ -47,7 +47,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessageChunk, BaseMessage, message_chunk_to_message
 from pydantic_core import to_jsonable_python
 
-from langchain_agentmem.audit.audit_entry import CALL, AuditEntry
+from langchain_agentmem.audit.audit_entry import AuditEntry
 from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
 from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.encoding import MAX_DEPTH, is_plain
@@ -224,7 +224,11 @@ def begun(
         "tags": [each for each in tags if isinstance(each, str) and not each.startswith(_STEP_TAGS)],
         "tools": _tool_names(params),
         "settings": {key[3:]: metadata[key] for key in _SETTINGS if metadata.get(key) is not None},
-        "metadata": {key: value for key, value in metadata.items() if not _is_bookkeeping(key)},
+        "metadata": {
+            key: value
+            for key, value in metadata.items()
+            if isinstance(key, str) and key not in _SAID_ELSEWHERE and not key.startswith(_BOOKKEEPING)
+        },
     }
     names = ("thread_id", "conversation_id", CONFIG_KEY, "langgraph_auth_user_id", *scopes.keys)
     places = {key: _first((metadata, configurable), (key,)) for key in names}
@@ -234,7 +238,7 @@ def begun(
     asked = next((each for each in reversed(messages) if each.role == "user"), messages[-1] if messages else None)
     return AuditEntry(
         id=entry_id,
-        kind=CALL,
+        kind="call",
         prompt="" if asked is None else asked.text,
         reply="",
         created_at=created_at,
@@ -339,10 +343,6 @@ def _tool_names(params: Mapping[str, Any]) -> list[str]:
     tools = params.get("tools")
     named = (_first((tool, _mapped(tool.get("function"))), ("name",)) for tool in map(_mapped, _listed(tools)))
     return [name for name in named if isinstance(name, str)]
-
-
-def _is_bookkeeping(key: Any) -> bool:
-    return not isinstance(key, str) or key in _SAID_ELSEWHERE or key.startswith(_BOOKKEEPING)
 
 
 def _name(tellings: Sequence[Mapping[str, Any]]) -> str | None:

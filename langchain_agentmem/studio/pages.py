@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from langchain_agentmem.audit.audit_entry import KINDS, OPEN, STATUSES, AuditEntry
+from langchain_agentmem.audit.audit_entry import KINDS, STATUSES, AuditEntry
 from langchain_agentmem.audit.audit_trail import AuditTrail
 from langchain_agentmem.base.namespaces import Namespace, ThreadId, id_of
 from langchain_agentmem.errors import InvalidInput, safe_repr
@@ -369,7 +369,7 @@ async def audit_entries(request: Request) -> Response:
 async def audit_todos(request: Request) -> Response:
     """What is to be done, or is done."""
     trail, start = _trail(request), web.number_asked(request, "start")
-    status: Any = request.query_params.get("status") or OPEN  # the trail checks it
+    status: Any = request.query_params.get("status") or "open"  # the trail checks it
     found = (await trail.atodos(status))[::-1]
     return web.page(
         request,

@@ -4,11 +4,11 @@
 -- All entries, those since a time, and those before it that are not archived.
 select count(*) as entries, coalesce(sum(a.archived), 0) as archived, coalesce(sum(length(a.body)), 0) as bytes,
     coalesce(sum(case when a.hidden = 1 then 1 else 0 end), 0) as junk,
-    coalesce(sum(case when a.status = 'open' and a.hidden = 0 then 1 else 0 end), 0) as todos,
+    coalesce(sum(case when a.status = 'open' and a.hidden = 0 then 1 else 0 end), 0) as open_todos,
     coalesce(sum(case when a.created_at >= :since then 1 else 0 end), 0) as recent,
     coalesce(sum(case when a.created_at < :since and a.archived = 0 then 1 else 0 end), 0) as archivable,
     coalesce(sum(case when a.created_at < :since and a.archived = 0 then length(a.body) else 0 end), 0)
-        as archivable_bytes
+        as archivable_size
 {audit_below};
 
 -- name: audit_message_sizes
