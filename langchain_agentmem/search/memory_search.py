@@ -28,7 +28,7 @@ from langchain_agentmem.messages.message import SOURCES
 from langchain_agentmem.search import analysis, ranking
 from langchain_agentmem.search.dates import TimeSpan, spans
 from langchain_agentmem.search.ranking import WEIGHTS, Asked, Closeness, Document, Field, Weights, weights_in_time
-from langchain_agentmem.search.search_index import PLACE_BITS, SERIES_BITS
+from langchain_agentmem.search.search_index import PLACE_BITS, SERIES_BITS, texts_of
 from langchain_agentmem.search.timeline import MOST_COMPARED, Order, in_time
 from langchain_agentmem.search.vectors import Embedder, Near
 from langchain_agentmem.storage import Transaction, query
@@ -216,12 +216,6 @@ class Hit(NamedTuple):
     owner: int
     score: float
     why: Why
-
-
-def named(tx: Transaction, asked: analysis.Question, walls: Walls) -> list[str]:
-    """The words of a question that name a speaker where it looks."""
-    ranges, _ = ranges_of(tx, walls)
-    return sorted({row["word"] for row in _speakers(tx, asked, ranges)})
 
 
 def search(
@@ -475,15 +469,13 @@ def _repeats(
     kinds: Mapping[int, str],
 ) -> set[int]:
     """Find the documents that say just what is asked outside of a run: they are no reason for what is near."""
-    length, found = analysis.analysed(question.text).length, set[int]()
+    length = analysis.analysed(question.text).length
     holding = set.intersection(*postings.values()) if postings and walls.ignored is None else ()
     alike = sorted(number for number in holding if number in documents and documents[number].length == length)
     asked = analysis.terms(question.text) if alike else []
-    for kind in sorted({kinds[number >> _SCOPE_BITS] for number in alike} & RELATED_KINDS):
-        mine = {owners[each]: each for each in alike[-MOST_REPEATS:] if kinds[each >> _SCOPE_BITS] == kind}
-        texts = all_parts().texts[kind](tx, list(mine))
-        found.update(mine[owner] for owner, text in texts.items() if analysis.terms("\n".join(text)) == asked)
-    return found
+    places = {(kinds[each >> _SCOPE_BITS], owners[each]): each for each in alike[-MOST_REPEATS:]}
+    texts = texts_of(tx, (each for each in places if each[0] in RELATED_KINDS))
+    return {places[each] for each, text in texts.items() if analysis.terms("\n".join(text)) == asked}
 
 
 def _why(hit: ranking.Ranked, words: Mapping[str, str]) -> Why:
@@ -667,6 +659,7 @@ def near(database: Database, asked: analysis.Question, walls: Walls) -> Near | N
     embedder = database.attachment(Embedder)
     if embedder is None or not asked.text.strip():
         return None
-    names = database.engine.read(lambda tx: named(tx, asked, walls))
+    rows = database.engine.read(lambda tx: _speakers(tx, asked, ranges_of(tx, walls)[0]))
+    names = {row["word"] for row in rows}
     text = analysis.as_spoken(asked.text, names) if len(names) == 1 else asked.text
     return embedder.near(text)

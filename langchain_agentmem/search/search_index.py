@@ -191,8 +191,8 @@ def move(tx: Transaction, documents: Sequence[Row], path: str) -> None:
     """
     for (kind, name), rows in groupby(sorted(documents, key=_series_of), key=_series_of):
         mine = list(rows)
-        found = all_parts().texts[kind](tx, [row["owner"] for row in mine])
-        texts = ["\n".join(found.get(row["owner"], ())) for row in mine]
+        found = texts_of(tx, ((kind, row["owner"]) for row in mine))
+        texts = ["\n".join(found[kind, row["owner"]]) for row in mine]
         each = [
             IndexedDocument(text, row["created_at"], role=row["role"]) for row, text in zip(mine, texts, strict=True)
         ]
@@ -320,16 +320,22 @@ def _open(tx: Transaction, series: Series, first_at: int) -> None:
 
 def _looked_at_again(tx: Transaction, after: int, limit: int) -> dict[int, analysis.Analysed]:
     """Renew what is kept beside the documents behind one; return what is indexed of each."""
-    page = query.documents_after(tx, after=after, limit=limit)
-    found: dict[int, analysis.Analysed] = {}
-    for kind in sorted({row["kind"] for row in page}):
-        mine = [row for row in page if row["kind"] == kind]
-        given = all_parts().texts[kind](tx, [row["owner"] for row in mine])
-        for row in mine:
-            found[row["id"]] = analysis.analysed("\n".join(given.get(row["owner"], ())), row["role"])
+    page = list(query.documents_after(tx, after=after, limit=limit))
+    texts = texts_of(tx, ((row["kind"], row["owner"]) for row in page))
+    found = {row["id"]: analysis.analysed("\n".join(texts[row["kind"], row["owner"]]), row["role"]) for row in page}
     rows = [{"id": number, "length": each.length, "features": each.features} for number, each in found.items()]
     if rows:
         query.update_document.many(tx, rows)
+    return found
+
+
+def texts_of(tx: Transaction, owners: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Sequence[str]]:
+    """The texts of documents by their kinds and the rows that they stand for; () of what cannot be read."""
+    found: dict[tuple[str, int], Sequence[str]] = {}
+    for kind, same in groupby(sorted(owners), key=itemgetter(0)):
+        mine = [owner for _, owner in same]
+        texts = all_parts().texts[kind](tx, mine)
+        found |= {(kind, owner): texts.get(owner, ()) for owner in mine}
     return found
 
 

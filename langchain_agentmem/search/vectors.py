@@ -37,11 +37,10 @@ from langchain_agentmem.base.concurrency import PerProcess, abandonable, place_g
 from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MissingExtra, leaves_the_node, safe_repr
 from langchain_agentmem.search.ranking import Closeness
-from langchain_agentmem.search.search_index import PLACE_BITS
+from langchain_agentmem.search.search_index import PLACE_BITS, texts_of
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.background import Lease, TaskKey, run_coroutine
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.storage.transaction import Rows
 
 if TYPE_CHECKING:
@@ -682,13 +681,10 @@ class Embedder:
         kept = {document: [packed[text] for text in each if text in packed] for document, each in passages.items()}
         self._engine.write(lambda tx: keep(tx, kept))
 
-    def _passages(self, tx: Transaction, batch: Sequence[Waiting]) -> dict[Waiting, Sequence[str]]:
-        found: dict[Waiting, Sequence[str]] = {}
-        for kind in sorted({each.kind for each in batch}):
-            mine = [each for each in batch if each.kind == kind]
-            texts = all_parts().texts[kind](tx, [each.owner for each in mine])
-            found.update((each, texts.get(each.owner, ())) for each in mine)
-        return found
+    @staticmethod
+    def _passages(tx: Transaction, batch: Sequence[Waiting]) -> dict[Waiting, Sequence[str]]:
+        texts = texts_of(tx, ((each.kind, each.owner) for each in batch))
+        return {each: texts[each.kind, each.owner] for each in batch}
 
 
 def _has_waiting(tx: Transaction) -> float | None:
