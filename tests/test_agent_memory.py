@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableLambda
 
 from langchain_agentmem import AgentMemory, ConversationMemory, InvalidInput, SessionMemory
 from langchain_agentmem.errors import MemoryClosed
-from langchain_agentmem.storage.database import InUse
+from langchain_agentmem.storage.background import InUse
 
 pytestmark = pytest.mark.sqlite_suffices
 

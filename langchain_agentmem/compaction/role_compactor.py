@@ -109,7 +109,7 @@ class ContextCompactor:
         with self._turning:
             if not self.config.enabled or (self._task is not None and not self._task.stopped):
                 return
-            self._task = self._database.background.task(self._key, self._due, self._summarize)
+            self._task = Task(self._database.background, self._key, self._due, self._summarize)
         self.notify_rounds_changed()
 
     def stop(self) -> None:

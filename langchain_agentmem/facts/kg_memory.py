@@ -149,7 +149,7 @@ class KGMemory(FactReader, EventSource):
         self._task: Task | None = None
         if self._model is not None and isinstance(point, BranchAt):
             self._database.draining.add(self)
-            self._task = self._database.background.task(self._key, self._due_in, self._learn_due)
+            self._task = Task(self._database.background, self._key, self._due_in, self._learn_due)
             self._task.wake()  # another process may have left something
 
     # -- facts -------------------------------------------------------------------------------------------------------

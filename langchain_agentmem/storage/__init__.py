@@ -67,23 +67,12 @@ from typing import Any
 from langchain_agentmem.base.encryption_key import key_in_environment
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.errors import InvalidInput, safe_repr
-from langchain_agentmem.storage.engine import POOL_SIZE, SCHEMA, Engine, Opening, PoolStats, Sizes
+from langchain_agentmem.storage.engine import POOL_SIZE, SCHEMA, Engine, Opening, Sizes
 from langchain_agentmem.storage.queries import query
 from langchain_agentmem.storage.sqlite import SqliteEngine
 from langchain_agentmem.storage.transaction import Operation, Transaction
 
-__all__ = [
-    "Engine",
-    "Opening",
-    "Operation",
-    "PoolStats",
-    "Sizes",
-    "Transaction",
-    "is_postgres",
-    "name_of",
-    "open_engine",
-    "query",
-]
+__all__ = ["Engine", "Opening", "Operation", "Sizes", "Transaction", "is_postgres", "name_of", "open_engine", "query"]
 
 _POSTGRES = re.compile(r"postgres(?:ql)?://|\s*(?:host|hostaddr|port|dbname|user|password|service)\s*=")
 _URL = re.compile(r"(?!file:)([A-Za-z][\w+.-]+):/")

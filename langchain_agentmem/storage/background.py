@@ -1,6 +1,6 @@
 """Background work: tasks of a database, each of which one process at a time does.
 
-    task = database.background.task(TaskKey(path, "facts", name), due=seconds_until_due, work=learn)
+    task = Task(database.background, TaskKey(path, "facts", name), due=seconds_until_due, work=learn)
     task.wake()
 
 A task finds what is to be done in the database, so work that waits when a process is killed is done by the next one.
@@ -19,13 +19,13 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Coroutine
-from contextvars import Context, ContextVar
+from collections.abc import Callable, Coroutine, Iterator
+from contextvars import Context
 from functools import partial
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 from weakref import WeakSet
 
-from langchain_agentmem.base.concurrency import PerProcess, Workers, abandonable, check_cancelled
+from langchain_agentmem.base.concurrency import THREAD_NAME, PerProcess, Workers, abandonable, check_cancelled
 from langchain_agentmem.errors import AgentMemoryError, MemoryClosed
 from langchain_agentmem.storage.engine import Engine
 from langchain_agentmem.storage.queries import Query, query
@@ -41,12 +41,12 @@ POLL = 5.0
 """Seconds between two looks at what other processes may have written."""
 LONGEST_PAUSE = 60.0
 """Seconds between two attempts at what goes on failing."""
-_SOON, _LATER = 0.02, 0.25  # seconds between two looks whether another has done its work
+_MOMENT = 0.05
+"""Seconds between two looks whether another has done its work."""
 
 logger = logging.getLogger(__name__)
 
 _working = Workers(8)
-_is_background: ContextVar[bool] = ContextVar("agentmem_background", default=False)
 
 
 class TaskKey(NamedTuple):
@@ -68,20 +68,16 @@ def backoff(failures: int, longest: float = LONGEST_PAUSE) -> float:
     return min(2.0 ** min(failures, 10), longest)
 
 
+def _started_loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="agentmem-loop", daemon=True).start()
+    return loop
+
+
 class _Loop:
-    """An event loop in a thread of its own, which is started when it is first needed."""
+    """The event loop of the background, in a thread of its own."""
 
-    _starting = PerProcess(threading.Lock)
-    _loop: PerProcess[asyncio.AbstractEventLoop | None] = PerProcess(lambda: None)
-
-    def get(self) -> asyncio.AbstractEventLoop:
-        """Return the loop."""
-        with self._starting:
-            if self._loop is None:
-                loop = asyncio.new_event_loop()
-                threading.Thread(target=loop.run_forever, name="agentmem-loop", daemon=True).start()
-                self._loop = loop
-            return self._loop
+    running = PerProcess(_started_loop)
 
 
 _loop = _Loop()
@@ -89,20 +85,30 @@ _loop = _Loop()
 
 def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on the event loop of the background, which stays the same, and wait for it."""
-    return asyncio.run_coroutine_threadsafe(coroutine, _loop.get()).result()
-
-
-def _call_later(seconds: float, function: Callable[[], object]) -> None:
-    """Call a function that does not wait after some seconds."""
-    loop = _loop.get()
-    loop.call_soon_threadsafe(loop.call_later, seconds, function)
+    return asyncio.run_coroutine_threadsafe(coroutine, _loop.running).result()
 
 
 def _in_thread(function: Callable[[], object]) -> None:
     """Call a function in a thread of the background, in a context of its own: no run is its parent."""
-    context = Context()
-    context.run(lambda: _is_background.set(True))
-    _working.submit(partial(context.run, function))
+    _working.submit(partial(Context().run, function))
+
+
+class InUse(Generic[T]):
+    """Objects that are in use. Others may be added, in any thread, while somebody iterates over them."""
+
+    _changing = PerProcess(threading.Lock)
+
+    def __init__(self) -> None:
+        self._members: WeakSet[T] = WeakSet()
+
+    def add(self, member: T) -> None:
+        """Keep an object as long as somebody else does."""
+        with self._changing:
+            self._members.add(member)
+
+    def __iter__(self) -> Iterator[T]:
+        with self._changing:
+            return iter(list(self._members))
 
 
 class Lease:
@@ -167,7 +173,6 @@ class _State:
     Attributes:
         wanted: Whether it is to look once more.
         running: Whether a thread is at it.
-        busy: Whether somebody else held its lease when it last looked.
         scheduled: Whether a timer will go on with what is left to do.
         overdue: Whether somebody waited for it in vain.
         failures: How often it has failed in a row.
@@ -177,7 +182,7 @@ class _State:
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
-        self.wanted = self.running = self.busy = self.scheduled = self.overdue = False
+        self.wanted = self.running = self.scheduled = self.overdue = False
         self.failures = self.timer = 0
         self.at_work: set[int] = set()
 
@@ -214,6 +219,7 @@ class Task:
         self._due, self._work = due, work
         self._poll, self._on_stop = poll, on_stop
         self.stopped = background.engine.opening.read_only
+        background.tasks.add(self)
 
     def wake(self) -> None:
         """Look soon whether there is something to do. Never waits; a task that failed waits for its next attempt."""
@@ -225,7 +231,8 @@ class Task:
         state = self._state
         with state.changed:
             state.timer += 1
-            _call_later(seconds, partial(self._time_is_up, state.timer))
+            loop = _loop.running
+            loop.call_soon_threadsafe(loop.call_later, seconds, self._time_is_up, state.timer)
             state.scheduled = seconds != self._poll
 
     def hurry(self, patience: float) -> None:
@@ -235,9 +242,7 @@ class Task:
             return
         self._start()
         with state.changed:
-            state.overdue = not state.changed.wait_for(
-                lambda: self.stopped or not (state.running or state.busy), patience
-            )
+            state.overdue = not state.changed.wait_for(lambda: self.stopped or not state.running, patience)
 
     def settle(self) -> None:
         """Do all that is due in this thread, after waiting for others who are at it.
@@ -245,10 +250,9 @@ class Task:
         Raises:
             Exception: What the work raised.
         """
-        delay = _SOON
-        while (pause := self._attempt()[0]) is not None:
+        while (pause := self._attempt()) is not None:
             if pause:
-                delay = _pause(min(pause, delay))
+                _wait_a_moment()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until there is nothing to do, at most some seconds. Return whether there is nothing."""
@@ -287,15 +291,14 @@ class Task:
         while True:
             with state.changed:
                 if self.stopped or not (state.wanted or pause == 0):
-                    state.running = state.scheduled = False
-                    state.overdue = state.overdue and state.busy
+                    state.running = state.scheduled = state.overdue = False
                     if pause is not None and not self.stopped:
                         self.wake_in(pause)
                     state.changed.notify_all()
                     return
                 state.wanted = False
             try:
-                pause, state.busy = self._attempt()
+                pause = self._attempt()
                 pause = self._poll if pause is None else pause
                 state.failures = 0
             except BaseException as error:
@@ -306,28 +309,24 @@ class Task:
                 state.failures += 1
                 logger.warning("Background work %r failed, and will be tried again.", self.key.kind, exc_info=error)
 
-    def _attempt(self) -> tuple[float | None, bool]:
-        """Do what is due, unless another is at it.
-
-        Returns:
-            The seconds until another attempt makes sense, and whether another is at it.
-        """
+    def _attempt(self) -> float | None:
+        """Do what is due, unless another is at it. Return the seconds until another attempt makes sense."""
         at_work, thread = self._state.at_work, threading.get_ident()
         if thread in at_work:
-            return None, False
+            return None
         due, held = self._background.engine.read(lambda tx: (self._due(tx), held_for(tx, self.key)))
         if due is None or due > 0:
-            return due, False
+            return due
         lease = Lease(self._background, self.key)
         if held or not lease.take():
-            return min(held or _SOON, _LATER), True
+            return _MOMENT
         with lease:
             at_work.add(thread)
             try:
                 pause = self._work(lease)
             finally:
                 at_work.discard(thread)
-        return pause if isinstance(pause, float) else 0.0, False
+        return pause if isinstance(pause, float) else 0.0
 
 
 def held_for(tx: Transaction, key: TaskKey) -> float:
@@ -336,11 +335,10 @@ def held_for(tx: Transaction, key: TaskKey) -> float:
     return max(0.0, rows[0]["expires_at"] / 1_000_000 - time.time()) if rows else 0.0
 
 
-def _pause(seconds: float) -> float:
-    """Wait a moment for others, unless this call is cancelled. Return the seconds to wait the next time."""
+def _wait_a_moment() -> None:
+    """Wait for others, unless this call is cancelled."""
     check_cancelled()
-    abandonable(partial(time.sleep, seconds))
-    return min(2 * seconds, _LATER)
+    abandonable(partial(time.sleep, _MOMENT))
 
 
 class Background:
@@ -352,34 +350,24 @@ class Background:
     Attributes:
         engine: The database.
         leases: The leases that are held, which closing gives back.
+        tasks: The tasks, which closing stops.
     """
 
     leases: PerProcess[set[Lease]] = PerProcess(set)
-    _lock = PerProcess(threading.Lock)
-    _begun: PerProcess[set[TaskKey]] = PerProcess(set)
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._tasks: WeakSet[Task] = WeakSet()
+        self.tasks = InUse[Task]()
         self._kept: dict[TaskKey, Task] = {}
-
-    def task(self, key: TaskKey, due: Operation[float | None], work: Callable[[Lease], object], **options: Any) -> Task:
-        """Return a new task, which stops when the database is closed; arguments as for `Task`."""
-        task = Task(self, key, due, work, **options)
-        with self._lock:
-            self._tasks.add(task)
-        return task
 
     def keep(self, key: TaskKey, due: Operation[float | None], work: Callable[[Lease], object]) -> Task:
         """Return the task of the whole database that has this name now; it also looks every few seconds."""
-        self._kept[key] = self.task(key, due, work, poll=POLL)
+        self._kept[key] = Task(self, key, due, work, poll=POLL)
         return self._kept[key]
 
     def wake(self, key: TaskKey) -> None:
         """Wake the tasks of this kind and namespace whose keys begin with this one."""
-        with self._lock:
-            tasks = list(self._tasks)
-        for task in tasks:
+        for task in self.tasks:
             if task.key[:2] == key[:2] and task.key.key.startswith(key.key):
                 task.wake()
 
@@ -394,37 +382,33 @@ class Background:
 
     def in_turn(self, key: TaskKey, work: Callable[[Lease], T]) -> T:
         """Call a function under a lease in this thread, once nobody else has it."""
-        delay, lease = _SOON, Lease(self, key)
+        lease = Lease(self, key)
         while self.engine.read(lambda tx: held_for(tx, key)) or not lease.take():
-            delay = _pause(delay)
+            _wait_a_moment()
         with lease:
             return work(lease)
 
     def begin(self, key: TaskKey, function: Callable[[], object]) -> None:
         """Call a function once in the background, under a lease; not while another of this name is. Never waits."""
-        with self._lock, contextlib.suppress(RuntimeError):  # no thread can be started; the next call tries it again
-            if key not in self._begun:
-                _in_thread(partial(self._call_once, key, function))
-                self._begun.add(key)
+        with contextlib.suppress(RuntimeError):  # no thread can be started; the next call tries it again
+            _in_thread(partial(self._call_once, key, function))
 
     def close(self) -> None:
         """Stop the tasks and give the leases back. What is being done is not waited for."""
-        for task in list(self._tasks):
+        for task in self.tasks:
             task.stop()
-        if _is_background.get():  # a thread of the background may let go of a database within a transaction
-            return
+        if threading.current_thread().name == THREAD_NAME:
+            return  # a worker may let go of a database within a transaction
         for lease in list(self.leases):
             lease.release()
 
     def _call_once(self, key: TaskKey, function: Callable[[], object]) -> None:
         lease = Lease(self, key)
         try:
-            with contextlib.suppress(MemoryClosed):
-                if lease.take():
-                    with lease:
-                        function()
+            if lease.take():
+                with lease:
+                    function()
+        except MemoryClosed:
+            pass
         except Exception:
             logger.warning("Background work %r failed; who needs it does it again.", key.kind, exc_info=True)
-        finally:
-            with self._lock:
-                self._begun.discard(key)

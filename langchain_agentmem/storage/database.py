@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 
@@ -22,7 +22,7 @@ from langchain_agentmem.base.events import Hook, Hooks, MemoryEvent
 from langchain_agentmem.base.namespaces import Namespace, Scopes
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, StorageError, safe_repr
 from langchain_agentmem.storage import Engine, Opening, Operation, is_postgres, name_of, open_engine
-from langchain_agentmem.storage.background import Background
+from langchain_agentmem.storage.background import Background, InUse
 from langchain_agentmem.storage.part import bring_up_to_date
 from langchain_agentmem.tracing import SILENT, Content, RunType, Step, Thunk, Tracing, outcome
 
@@ -35,24 +35,6 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 Outputs: TypeAlias = Callable[[Any], Mapping[str, Any]]
-
-
-class InUse:
-    """Objects that are in use. Others may be made, in any thread, while somebody goes through them."""
-
-    _changing = PerProcess(threading.Lock)
-
-    def __init__(self) -> None:
-        self._parts: weakref.WeakSet[Any] = weakref.WeakSet()
-
-    def add(self, part: Any) -> None:
-        """Keep a part as long as somebody else does."""
-        with self._changing:
-            self._parts.add(part)
-
-    def __iter__(self) -> Iterator[Any]:
-        with self._changing:
-            return iter(list(self._parts))
 
 
 class HasDatabase(Protocol):
@@ -142,9 +124,9 @@ class Database:
         self.background = Background(self.engine)
         self._bring_up_to_date()
         self.tracing.metadata["agentmem_database"] = self.engine.dialect
-        self.remembering = InUse()
-        self.writing = InUse()
-        self.draining = InUse()
+        self.remembering = InUse[Any]()
+        self.writing = InUse[Any]()
+        self.draining = InUse[Any]()
         self.on_write: list[Callable[[Database], object]] = []
         self.homes: list[Callable[[Mapping[str, Any]], Namespace]] = []
         self.scopes = scopes._replace(home=self._home)

@@ -123,26 +123,6 @@ class Sizes(NamedTuple):
     tables: dict[str, int]
 
 
-class PoolStats(TypedDict):
-    """The connections of one process to PostgreSQL.
-
-    Attributes:
-        size: Most of them.
-        in_use: How many are in use now.
-        idle: How many are open, and free.
-        waiting: How many calls wait for one now.
-        waits: How many calls had to wait for one.
-        waited_ms: Milliseconds that those waited, in all.
-    """
-
-    size: int
-    in_use: int
-    idle: int
-    waiting: int
-    waits: int
-    waited_ms: float
-
-
 class Finding(NamedTuple):
     """One check of a database or of what surrounds it.
 
@@ -230,10 +210,6 @@ class Engine(ABC):
     @abstractmethod
     def sizes(self) -> Sizes:
         """How many bytes are in use, and by which tables."""
-
-    def pool_stats(self) -> PoolStats | None:
-        """The connections to a server, if it is one."""
-        return None
 
     def health(self) -> Iterator[Finding]:
         """Check the rights of the user and what surrounds the database. It reads little and changes nothing."""

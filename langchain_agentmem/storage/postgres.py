@@ -510,10 +510,6 @@ class PostgresEngine(Engine):
             tables = self._tables(connection)
         return Sizes(total=sum(tables.values()), free=0, log=0, tables=tables)
 
-    def pool_stats(self) -> engine.PoolStats:
-        """The connections of this process."""
-        return self._pool.stats()
-
     def scrub(self) -> None:
         """Rewrite every table and index with VACUUM FULL. The server's own log and backups are the server's affair.
 

@@ -36,7 +36,6 @@ from psycopg.adapt import Transformer
 
 from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.errors import DatabaseBusy, StorageError
-from langchain_agentmem.storage.engine import PoolStats
 from langchain_agentmem.storage.transaction import Rows
 
 BEGIN = b"begin isolation level read committed"  # whoever waited for a lock sees what was written meanwhile
@@ -436,21 +435,7 @@ class Pool:
         self._connect = connect
         self._size = size
         self._timeout = timeout
-        self._waiting = self._waits = 0
-        self._waited = 0.0
         self._closed = False
-
-    def stats(self) -> PoolStats:
-        """How many sessions there are, and how long they were waited for."""
-        with self._free:
-            return PoolStats(
-                size=self._size,
-                in_use=self._count - len(self._idle),
-                idle=len(self._idle),
-                waiting=self._waiting,
-                waits=self._waits,
-                waited_ms=round(self._waited * 1000, 3),
-            )
 
     def take(self) -> Session:
         """Borrow a session.
@@ -460,8 +445,8 @@ class Pool:
             psycopg.Error: The server cannot be reached.
         """
         with self._free:
-            if not self._has_place():
-                self._wait()
+            if not (self._has_place() or self._free.wait_for(self._has_place, self._timeout)):
+                raise DatabaseBusy(f"All {self._size} connections to the database were in use for too long.")
             if self._idle:
                 return self._idle.pop()
             self._count += 1
@@ -500,17 +485,6 @@ class Pool:
     def _has_place(self) -> bool:
         return bool(self._idle) or self._count < self._size
 
-    def _wait(self) -> None:
-        began = time.monotonic()
-        self._waiting += 1
-        self._waits += 1
-        try:
-            if not self._free.wait_for(self._has_place, self._timeout):
-                raise DatabaseBusy(f"All {self._size} connections to the database were in use for too long.")
-        finally:
-            self._waiting -= 1
-            self._waited += time.monotonic() - began
-
     def _forget(self) -> None:
         with self._free:
             self._count -= 1
@@ -532,19 +506,6 @@ class GivenPool:
         self._timeout = timeout
         self._sessions: weakref.WeakKeyDictionary[psycopg.Connection[Any], Session] = weakref.WeakKeyDictionary()
         self._process = os.getpid()
-
-    def stats(self) -> PoolStats:
-        """What the pool itself counts, of all its users."""
-        counted = self._pool.get_stats()
-        free = counted.get("pool_available", 0)
-        return PoolStats(
-            size=counted.get("pool_max", 0),
-            in_use=counted.get("pool_size", 0) - free,
-            idle=free,
-            waiting=counted.get("requests_waiting", 0),
-            waits=counted.get("requests_queued", 0),
-            waited_ms=float(counted.get("requests_wait_ms", 0)),
-        )
 
     def take(self) -> Session:
         """Borrow a session.

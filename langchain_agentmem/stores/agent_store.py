@@ -86,7 +86,7 @@ from langchain_agentmem.search.analysis import question
 from langchain_agentmem.search.memory_search import near
 from langchain_agentmem.search.vectors import Near, embed_with, embedder_of
 from langchain_agentmem.storage import Transaction
-from langchain_agentmem.storage.background import Lease, TaskKey
+from langchain_agentmem.storage.background import Lease, Task, TaskKey
 from langchain_agentmem.storage.database import Database, MemoryLike, Unopened, database_of
 from langchain_agentmem.storage.engine import Opening, OpeningOptions
 from langchain_agentmem.stores import item_rows
@@ -631,7 +631,7 @@ class SweepingEnd(Future[None]):
         super().__init__()
         self._store, self._seconds = weakref.ref(store), seconds
         key = TaskKey(path_of(store._base()), "sweep")
-        self._task = store.database.background.task(key, lambda _: 0.0, self._sweep, on_stop=self._end)
+        self._task = Task(store.database.background, key, lambda _: 0.0, self._sweep, on_stop=self._end)
         self.add_done_callback(lambda _: self._task.stop())
         weakref.finalize(store, self._task.stop).atexit = False
         self._task.wake_in(seconds)

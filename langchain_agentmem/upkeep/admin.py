@@ -43,7 +43,7 @@ from langchain_agentmem.search.analysis import question
 from langchain_agentmem.search.search_index import is_old
 from langchain_agentmem.storage import Operation, Transaction, is_pool, name_of, open_engine, query
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.engine import SCHEMA, Engine, Finding, Opening, PoolStats, Sizes
+from langchain_agentmem.storage.engine import SCHEMA, Engine, Finding, Opening, Sizes
 from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.storage.sqlite import SQLITE_VERSION, SqliteEngine
 from langchain_agentmem.storage.transaction import Row, Rows
@@ -102,7 +102,6 @@ class Stats(TypedDict):
         bytes_by_part: What each part takes, indexes included; together `bytes` without `free_bytes`. Bodies that
             several parts may share are "shared content". Where this Python's SQLite
             cannot tell the sizes of tables, all is "other".
-        pool: The connections of this process to PostgreSQL, see `PoolStats`; None on SQLite.
     """
 
     namespaces: int
@@ -136,7 +135,6 @@ class Stats(TypedDict):
     free_bytes: int
     log_bytes: int
     bytes_by_part: dict[str, int]
-    pool: PoolStats | None
 
 
 def counting_within(tx: Transaction, namespace: Namespace) -> Stats:
@@ -151,13 +149,12 @@ def counting_within(tx: Transaction, namespace: Namespace) -> Stats:
     return cast("Stats", {name: int(row[name]) for name in row.keys()})  # noqa: SIM118 - a database row, not a dict
 
 
-def stats_of(counts: Mapping[str, int], sizes: Sizes, pool: PoolStats | None) -> Stats:
+def stats_of(counts: Mapping[str, int], sizes: Sizes) -> Stats:
     """Return the statistics of a database.
 
     Args:
         counts: What is in the database.
         sizes: How many bytes that takes.
-        pool: The connections of this process.
     """
     parts = {name: sum(sizes.tables.get(table, 0) for table in tables) for name, tables in tables_by_part().items()}
     shared, memories = sum(sizes.tables.get(table, 0) for table in _HELD_TOGETHER), counts["memories"]
@@ -171,7 +168,6 @@ def stats_of(counts: Mapping[str, int], sizes: Sizes, pool: PoolStats | None) ->
         "free_bytes": sizes.free,
         "log_bytes": sizes.log,
         "bytes_by_part": parts,
-        "pool": pool,
     }
     return cast("Stats", every)
 
@@ -496,7 +492,7 @@ class Admin(Upkeep):
             return self.database.read("care.stats", lambda tx: counting_within(tx, within), outputs=dict)
         counts = self.database.read("care.stats", integrity.statistics, outputs=dict)
         engine = self.database.engine
-        return stats_of(counts, engine.sizes(), engine.pool_stats())
+        return stats_of(counts, engine.sizes())
 
     astats = awaited(stats)
 

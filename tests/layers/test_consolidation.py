@@ -1,6 +1,6 @@
 """Consolidation: old events become records by kind, and nothing of them is lost."""
 
-import time
+from concurrent.futures import wait
 
 import pytest
 from hypothesis import given, settings
@@ -12,10 +12,21 @@ from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.memory_layers import AUTOMATIC, CONSOLIDATED, digest, said_by
 from langchain_agentmem.rewinding.memory_rows import Kept
+from langchain_agentmem.storage import background
 from tests.layers.made import contents
 from tests.support.models import ScriptedModel
 
 pytestmark = pytest.mark.sqlite_suffices
+
+BEGUN = []
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _begun():
+    submit = background._working.submit
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(background._working, "submit", lambda function: BEGUN.append(submit(function)))
+        yield
 
 
 @pytest.fixture
@@ -31,8 +42,7 @@ def summarizing(memory, model, events=4):
 def happen(layers, count, length=10):
     for number in range(count):
         layers.recall.append("ab"[number % 2], f"event {number} " + "x" * length)
-    while layers._database.background._begun:  # a model is asked in the background
-        time.sleep(0.01)
+    wait(BEGUN)  # a model is asked in the background
 
 
 class TestByItself:

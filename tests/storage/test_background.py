@@ -11,7 +11,7 @@ import pytest
 from langchain_agentmem.base.concurrency import Workers
 from langchain_agentmem.errors import MemoryClosed, StorageError
 from langchain_agentmem.storage import Opening, background
-from langchain_agentmem.storage.background import Lease, TaskKey
+from langchain_agentmem.storage.background import Lease, Task, TaskKey
 from langchain_agentmem.storage.database import Database
 from tests.support.waiting import Awaited
 
@@ -25,7 +25,7 @@ class Work:
         self.todo, self.done, self.failures = list(todo), Awaited(), []
         self.began, self.go_on = threading.Event(), threading.Event()
         self.go_on.set()
-        self.task = database.background.task(key, lambda _: 0.0 if self.todo else None, self, **options)
+        self.task = Task(database.background, key, lambda _: 0.0 if self.todo else None, self, **options)
 
     def __call__(self, lease):
         self.began.set()
@@ -96,12 +96,11 @@ class TestInTheBackground:
         work.go_on.set()
 
     def test_what_is_begun_is_done_once(self, database):
-        go_on, done = threading.Event(), Awaited()
-        database.background.begin(KEY, lambda: (go_on.wait(60), done.append(1)))
-        database.background.begin(KEY, lambda: done.append(2))
-        go_on.set()
-        done.wait(1)
-        assert done == [1]
+        work = Work.held_up(database)
+        database.background._call_once(KEY, lambda: work.done.append("again"))
+        work.go_on.set()
+        assert work.task.wait(60)
+        assert work.done == ["a"]
 
     @pytest.mark.parametrize("works", [True, False])
     def test_where_no_thread_can_be_started_it_is_done_later(self, database, monkeypatch, works):
@@ -191,8 +190,8 @@ class TestOneAtATime:
             "import os, signal, sys\nfrom langchain_agentmem.storage import background\n"
             "from langchain_agentmem.storage.database import Database\nfrom tests.storage.test_background import KEY\n"
             "background.LEASE = 1.0\ndatabase = Database(sys.argv[1])\n"
-            "task = database.background.task(KEY, lambda _: 0.0, lambda _: os.kill(os.getpid(), signal.SIGKILL))\n"
-            "task.settle()\n"
+            "die = lambda _: os.kill(os.getpid(), signal.SIGKILL)\n"
+            "background.Task(database.background, KEY, lambda _: 0.0, die).settle()\n"
         )
         assert forks.run(script, url).returncode == -signal.SIGKILL
         work = Work(opened())
