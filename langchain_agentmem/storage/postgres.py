@@ -54,7 +54,6 @@ FETCHED = 500
 T = TypeVar("T")
 
 RETRIES = 100
-RETRIES_OF_CONSTRAINTS = 25  # a namespace may be taken away by others again and again
 _ADVISORY_LOCK = 0x41474D45
 _MOST_BETWEEN_PROBES = 32_767
 """Seconds; TCP takes no more."""
@@ -62,8 +61,8 @@ _CHANGED = ("autocommit", "row_factory", "prepare_threshold", "isolation_level",
 """What is set otherwise on a connection that is lent for a while."""
 _KEPT = 24 * 3600 * 1_000_000
 """Microseconds that a session may leave its receipt alone."""
-_PAUSES = 0.05, 1.0
-"""Seconds between two attempts to reach the server: the first, and most."""
+_PAUSE = 0.5
+"""Seconds between two attempts to reach the server, at most."""
 
 _OLDER_LASTS = """
     select pg_snapshot_xmin(pg_current_snapshot()) <= %(id)s::xid8
@@ -78,12 +77,12 @@ _OLDER_LASTS = """
 own snapshot does; one that reads here, or in a process of the server that belongs to no database; or a replica's."""
 
 
-_OWNED = """
-    select coalesce(bool_and(pg_has_role(c.relowner, 'usage')), true) as owned
-    from pg_class c join pg_namespace n on n.oid = c.relnamespace
-    where n.nspname = %(schema)s and c.relkind = 'r'
+_TABLES = """
+    select c.relname as name, coalesce(pg_total_relation_size(c.oid), 0)::bigint as bytes,
+        pg_has_role(c.relowner, 'usage') as owned
+    from pg_class c where c.relnamespace = to_regnamespace(current_schema()) and c.relkind = 'r' order by 1
 """
-"""Whether this role owns the tables of a schema."""
+"""The bytes of each table, with its indexes, and whether this role owns it. One that was dropped just now has none."""
 
 
 _HEALTH = """
@@ -101,6 +100,9 @@ _HEALTH = """
 OLDEST = 130_000
 CROWDED = 0.8
 """The share of the server's connections in use from which they are reported as a problem."""
+
+
+_LOOK_IN = "select set_config('search_path', %s, true)"
 
 
 class _UnreachableError(psycopg.OperationalError):
@@ -133,8 +135,6 @@ _ERRORS: tuple[tuple[type[Exception], errors.StorageError], ...] = (
     (pg.QueryCanceled, errors.DatabaseTimeout()),
     (NoAnswerError, errors.DatabaseTimeout()),
     (pg.ConnectionTimeout, errors.DatabaseTimeout()),
-    (pg.DataCorrupted, errors.DatabaseUnreadable()),
-    (pg.IndexCorrupted, errors.DatabaseUnreadable()),
 )
 
 
@@ -168,18 +168,18 @@ class _PostgresTransaction(Transaction):
     Queries are pipelined: only rows that are needed now are waited for.
     """
 
-    __slots__ = ("_check", "_copy_in", "_execute", "_sql")
+    __slots__ = ("_check", "_execute", "_settle", "_sql")
 
     def __init__(self, engine: PostgresEngine, session: Session) -> None:
         self._check, self._sql = engine._check_sizes, engine._sql
         self._execute: Callable[..., Any] = session.execute
-        self._copy_in: Callable[..., object] = session.copy_in
+        self._settle: Callable[[], object] = session.settle
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._execute = self._copy_in = refuse  # the session may serve another transaction soon
+        self._execute = self._settle = refuse  # the session may serve another transaction soon
 
     def run(self, query: str, parameters: dict[str, Any], *, ahead: bool = False) -> Rows:
         self._check(query, parameters)
@@ -201,7 +201,12 @@ class _PostgresTransaction(Transaction):
         return answer if ahead else answer.rows()
 
     def insert_rows(self, table: str, columns: Sequence[str], rows: Sequence[Values]) -> None:
-        self._copy_in(f"copy {table} ({', '.join(columns)}) from stdin", rows)
+        marks = ", ".join(f":{column}" for column in columns)
+        into = f"{table} ({', '.join(columns)})"
+        statement = prepared(f"insert into {into} overriding system value values ({marks})")  # noqa: S608 - our own names
+        for row in rows:
+            self._execute(statement, dict(zip(columns, row, strict=True)))
+        self._settle()
 
     def take_ids(self, table: str, count: int) -> list[int]:
         numbers = f"select nextval(pg_get_serial_sequence('{table}', 'id')) as id from generate_series(1, :count)"  # noqa: S608 - our own name
@@ -265,14 +270,14 @@ class PostgresEngine(Engine):
     # -- transactions ------------------------------------------------------------------------------------------
 
     def _run(self, do: Operation[T], *, write: bool) -> T:
-        races, gives_up, (pause, longest) = 0, None, _PAUSES
+        races, gives_up = 0, None
         with translated(self.path):
             while True:
                 try:
                     return self._transaction(self._pool.take(), do, write=write)
-                except _RETRIED as error:
+                except _RETRIED:
                     races += 1
-                    if races >= (RETRIES_OF_CONSTRAINTS if isinstance(error, psycopg.IntegrityError) else RETRIES):
+                    if races >= RETRIES:
                         raise
                     time.sleep(random.uniform(0, 0.001 * min(races, 20)))  # noqa: S311 - spreads the losers
                 except _UnreachableError as error:
@@ -282,8 +287,7 @@ class PostgresEngine(Engine):
                     misspelt = not (self._opened or answered)  # perhaps: there may be no such server
                     if misspelt or isinstance(error.__cause__, pg.ConnectionTimeout) or now >= gives_up:
                         raise
-                    time.sleep(min(random.uniform(pause / 2, pause), gives_up - now))  # noqa: S311
-                    pause = min(2 * pause, longest)
+                    time.sleep(min(random.uniform(_PAUSE / 10, _PAUSE), gives_up - now))  # noqa: S311
 
     def _transaction(self, session: Session, do: Operation[T], *, write: bool) -> T:
         decided = wrote = False
@@ -346,7 +350,7 @@ class PostgresEngine(Engine):
                 session.roll_back()
                 self._pool.give_back(session)
                 return True
-        self._pool.drop(session, stop=not isinstance(error, Exception))
+        self._pool.drop(session)
         return False
 
     # -- opening and closing -----------------------------------------------------------------------------------
@@ -438,7 +442,7 @@ class PostgresEngine(Engine):
         there = connection.execute("select from pg_namespace where nspname = %s", (self.schema,)).fetchall()
         if not there:  # who may not make schemas may use one that was made for it
             connection.execute(f'create schema if not exists "{self.schema}"')
-        look_in(connection, self.schema)
+        connection.execute(_LOOK_IN, (self.schema,))
         connection.execute(engine.RECORD)
         for migration in pending:
             connection.execute(migration.sql)
@@ -467,9 +471,10 @@ class PostgresEngine(Engine):
     def problems(self) -> list[str]:
         """PostgreSQL enforces keys and checks pages itself; what it reports while every table is read is returned."""
         try:
+            tables = self._tables()
             with self.connection() as connection, self._waiting_for_locks(connection):
-                for table in self._tables(connection):
-                    name = psycopg.sql.Identifier(self.schema, table)
+                for table in tables:
+                    name = psycopg.sql.Identifier(self.schema, table["name"])
                     connection.execute(psycopg.sql.SQL("select count(*) from {}").format(name))
         except (errors.MemoryClosed, errors.DatabaseTimeout):
             raise
@@ -506,8 +511,7 @@ class PostgresEngine(Engine):
 
     def sizes(self) -> Sizes:
         """Bytes of the whole schema and of each table, indexes included, in milliseconds however much there is."""
-        with self.connection() as connection, self._waiting_for_locks(connection):
-            tables = self._tables(connection)
+        tables = {row["name"]: row["bytes"] for row in self._tables()}
         return Sizes(total=sum(tables.values()), free=0, log=0, tables=tables)
 
     def scrub(self) -> None:
@@ -515,18 +519,18 @@ class PostgresEngine(Engine):
 
         Who does not own the tables may not do so, and is told in a warning of the log.
         """
+        tables = self._tables()
+        if not all(table["owned"] for table in tables):
+            logger.warning(
+                "What was erased is gone from %s, but this role does not own the tables, so their files may still "
+                "hold it. Let the owner run VACUUM FULL.",
+                safe_repr(self.path),
+            )
+            return
         with self.connection() as connection:
-            [row] = connection.execute(_OWNED, {"schema": self.schema}).fetchall()
-            if not row["owned"]:
-                logger.warning(
-                    "What was erased is gone from %s, but this role does not own the tables, so their files may still "
-                    "hold it. Let the owner run VACUUM FULL.",
-                    safe_repr(self.path),
-                )
-                return
             self._outwait_older_transactions(connection)
-            for table in self._tables(connection):
-                name = psycopg.sql.Identifier(self.schema, table)
+            for table in tables:
+                name = psycopg.sql.Identifier(self.schema, table["name"])
                 with self._waiting_for_locks(connection):  # VACUUM itself would wait for a lock without end
                     connection.execute(psycopg.sql.SQL("lock table {} in access exclusive mode").format(name))
                 connection.execute(psycopg.sql.SQL("vacuum (full) {}").format(name))
@@ -554,14 +558,8 @@ class PostgresEngine(Engine):
                 )
             time.sleep(0.01)
 
-    def _tables(self, connection: psycopg.Connection[Any]) -> dict[str, int]:
-        """The bytes of each table, with its indexes."""
-        rows = connection.execute(
-            "select c.relname as name, pg_total_relation_size(c.oid)::bigint as bytes from pg_class c "
-            "join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relkind = 'r' order by 1",
-            (self.schema,),
-        ).fetchall()
-        return {row["name"]: row["bytes"] or 0 for row in rows}  # null of one that was dropped just now
+    def _tables(self) -> Rows:
+        return self.read(lambda tx: tx.run_sql(_TABLES, {}))
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Select]:
@@ -580,7 +578,7 @@ class PostgresEngine(Engine):
                 return [column.name for column in cursor.description or ()], iter(cursor)
 
             with connection.transaction(), contextlib.ExitStack() as cursors:
-                look_in(connection, self.schema)
+                connection.execute(_LOOK_IN, (self.schema,))
                 yield select
 
     @contextlib.contextmanager
@@ -588,11 +586,6 @@ class PostgresEngine(Engine):
         """A connection of its own, which commits every statement; driver errors leave as our own."""
         with self._in_use(), translated(self.path), self._connection() as connection:
             yield connection
-
-
-def look_in(connection: psycopg.Connection[Any], schema: str) -> None:
-    """Have the rest of a transaction find its tables in a schema."""
-    connection.execute("select set_config('search_path', %s, true)", (schema,))
 
 
 @contextlib.contextmanager

@@ -18,7 +18,6 @@ prepared, and what the server knows of it, is used most.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import threading
@@ -234,19 +233,6 @@ class Session:
         self.wrote = self.wrote or query.writes
         return self._put(query.text, [_bound(parameters[name]) for name in query.names])
 
-    def copy_in(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Insert rows by PostgreSQL's COPY, outside of the pipe."""
-        self.wrote = True
-        self._sync()
-        self._end()
-        self._libpq.exit_pipeline_mode()
-        try:
-            with self.connection.cursor() as cursor, cursor.copy(statement) as copy:
-                for row in rows:
-                    copy.write_row(row)
-        finally:
-            self._libpq.enter_pipeline_mode()
-
     def rows(self, answer: Answer) -> Rows:
         """Wait for a statement's rows.
 
@@ -301,15 +287,8 @@ class Session:
         self._sync()
         self._end(failing=False)
 
-    def close(self, *, stop: bool = False) -> None:
-        """Close the connection.
-
-        Args:
-            stop: Whether to ask the server to stop what still runs on it.
-        """
-        if stop and not self.broken:
-            with contextlib.suppress(psycopg.Error):
-                self.connection.cancel_safe(timeout=_GRACE)
+    def close(self) -> None:
+        """Close the connection."""
         self.connection.close()
 
     # -- the pipe ----------------------------------------------------------------------------------------------
@@ -465,12 +444,10 @@ class Pool:
             self._idle.append(session)
             self._free.notify()
 
-    def drop(self, session: Session, *, stop: bool = False) -> None:
-        """Close a session that is of no use any more; see `Session.close`."""
-        try:
-            session.close(stop=stop)
-        finally:
-            self._forget()
+    def drop(self, session: Session) -> None:
+        """Close a session that is of no use any more."""
+        session.close()
+        self._forget()
 
     def close(self) -> None:
         """Close all sessions; those that are in use, when they are given back."""
@@ -533,12 +510,10 @@ class GivenPool:
             session.close()
         self._pool.putconn(session.connection)
 
-    def drop(self, session: Session, *, stop: bool = False) -> None:
-        """Return a connection that is of no use any more; see `Session.close`."""
-        try:
-            session.close(stop=stop)
-        finally:
-            self._pool.putconn(session.connection)
+    def drop(self, session: Session) -> None:
+        """Return a connection that is of no use any more."""
+        session.close()
+        self._pool.putconn(session.connection)
 
     def close(self) -> None:
         """The pool is not ours to close."""

@@ -12,7 +12,7 @@ class Lent:
 
     closed = False
 
-    def close(self, *, stop=False):
+    def close(self):
         self.closed = True
 
 
