@@ -34,7 +34,7 @@ REFUSED = {
     'AgentMemory("")': "A database is a path",
     'AgentMemory("folder")': "'folder' cannot be opened. Check that it is a file",
     'AgentMemory("missing/agent.db")': "that the folder",
-    'AgentMemory("others.db")': "another program's tables (users). Give langchain-agentmem a file of its own",
+    'AgentMemory("others.db")': "another program's tables (users). Give langchain-agentmem a file or schema of its own",
     'AgentMemory("savers.db")': "Databases of other programs are read by: agentmem import-from",
     'AgentMemory("notes.txt")': "'notes.txt' is not a database",
     'AgentMemory("new.db", read_only=True)': "There is no database 'new.db', and this opening makes none",

@@ -14,8 +14,9 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from importlib import resources
@@ -357,31 +358,55 @@ class Engine(ABC):
         if self._closed:
             raise errors.MemoryClosed
 
-    def _pending(self, applied: set[str]) -> list[Migration]:
-        """The migrations to be made on opening.
+    def _pending(self, tables: set[str], applied: Callable[[], Iterable[Any]]) -> list[Migration]:
+        """Return the migrations to be made on opening.
+
+        Args:
+            tables: The tables of the database.
+            applied: Reads the rows of the migrations that were made.
 
         Raises:
+            ForeignDatabase: The tables are another program's.
             NewerDatabase: The database records a migration that this version does not know.
             StorageError: A development version wrote the database.
             NothingStored: None was ever made, and this opening may make none.
             DatabaseReadOnly: There are some, and this opening may not make them.
         """
-        pending = missing(self.dialect, applied)
+        where = safe_repr(self.path) + (f", schema {self.opening.schema!r}," if self.dialect == "postgres" else "")
+        if tables and RECORDS not in tables:
+            raise errors.ForeignDatabase(
+                f"{where} holds another program's tables ({', '.join(sorted(tables)[:3])}). Give langchain-agentmem a "
+                "file or schema of its own. Databases of other programs are read by: agentmem import-from."
+            )
+        pending = missing(self.dialect, {row["name"] for row in applied()} if tables else set())
         if pending and (self.opening.read_only or not self.opening.migrate):
-            if not applied:
-                where = f", schema {safe_repr(self.opening.schema)}" if self.dialect == "postgres" else ""
+            if not tables:
                 raise errors.NothingStored(
-                    f"Nothing is stored in {safe_repr(self.path)}{where}, and this opening makes no memory there. "
-                    "Check the name, restore a backup, or make one with: agentmem migrate URL"
+                    f"Nothing is stored in {where} and this opening makes no memory there. Check the name, restore a "
+                    "backup, or make one with: agentmem migrate URL"
                 )
             raise errors.DatabaseReadOnly(
-                f"{safe_repr(self.path)} was written by an older version, and this opening may not change that. Let a "
-                "role that may do so run: agentmem migrate URL"
+                f"{where} was written by an older version, and this opening may not change that. Let a role that may "
+                "do so run: agentmem migrate URL"
             )
         return pending
 
 
-RECORD = """create table if not exists agentmem_migration (name text primary key, applied_at bigint not null)"""
+RECORDS = "agentmem_migration"
+
+
+def migrate(pending: Iterable[Migration], run: Callable[[str], object]) -> None:
+    """Make migrations in an open transaction.
+
+    Args:
+        pending: The migrations.
+        run: Runs a script.
+    """
+    run(f"create table if not exists {RECORDS} (name text primary key, applied_at bigint not null);")
+    for migration in pending:
+        run(migration.sql)
+        run(f"insert into {RECORDS} (name, applied_at) values ('{migration.name}', {time.time_ns() // 1000});")  # noqa: S608 - our own
+
 
 _BEFORE_BASELINE = "0001_log"
 """The first migration of every development version before 0.1.0."""

@@ -17,7 +17,7 @@ import logging
 import random
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NoReturn, Self, TypeVar
 
@@ -61,6 +61,7 @@ _CHANGED = ("autocommit", "row_factory", "prepare_threshold", "isolation_level",
 """What is set otherwise on a connection that is lent for a while."""
 _KEPT = 24 * 3600 * 1_000_000
 """Microseconds that a session may leave its receipt alone."""
+_UTF8 = ("utf8", "unicode")  # behind PgBouncer, as a pool spells it
 _PAUSE = 0.5
 """Seconds between two attempts to reach the server, at most."""
 
@@ -400,6 +401,13 @@ class PostgresEngine(Engine):
             raise
 
     def _session_on(self, connection: psycopg.Connection[Any]) -> Session:
+        for name in ("server_encoding", "client_encoding"):
+            encoding = connection.info.parameter_status(name) or ""
+            if encoding.lower().replace("-", "") not in _UTF8:
+                raise errors.StorageError(
+                    f"{safe_repr(self.path)} has the {name} {encoding}, in which texts would be stored wrongly. Give a "
+                    "database that was made with encoding 'UTF8', and a pool kwargs={'client_encoding': 'utf8'}."
+                )
         session = Session(connection)
         if not self._pooled:
             session.get_acquainted(self._timeout)
@@ -419,49 +427,26 @@ class PostgresEngine(Engine):
 
     def _open(self) -> None:
         """Check that the schema is ours, and bring it up to date; wait for a server that is about to begin."""
-        if self._run(self._missing, write=False):
+        if self._run(lambda tx: self._missing(lambda sql: tx.run_sql(sql, {})), write=False):
             with self._connection() as connection, self._waiting_for_locks(connection):
                 self._migrate(connection)
         self._opened = True
 
-    def _missing(self, tx: Transaction) -> list[engine.Migration]:
+    def _missing(self, select: Callable[[str], Iterable[Any]]) -> list[engine.Migration]:
         """What the schema lacks."""
-        pending = self._pending(self._applied(lambda sql: tx.run_sql(sql, {})))
-        [row] = tx.run_sql("select current_setting('server_encoding') as encoding", {})
-        if row["encoding"] != "UTF8":
-            raise errors.StorageError(
-                f"The database {safe_repr(self.path)} stores texts as {row['encoding']}, which lacks characters. Give "
-                "langchain-agentmem one that was made with encoding 'UTF8'."
-            )
-        return pending
+        rows = select(f"select tablename from pg_tables where schemaname = '{self.schema}'")  # noqa: S608 - checked
+        records = f'"{self.schema}".{engine.RECORDS}'
+        return self._pending({row["tablename"] for row in rows}, lambda: select(f"select name from {records}"))  # noqa: S608
 
     def _migrate(self, connection: psycopg.Connection[Any]) -> None:
         connection.execute("select pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK,))
         # Another process may have been quicker: look again, now that nobody else migrates.
-        pending = self._pending(self._applied(lambda sql: connection.execute(sql).fetchall()))
+        pending = self._missing(connection.execute)
         there = connection.execute("select from pg_namespace where nspname = %s", (self.schema,)).fetchall()
         if not there:  # who may not make schemas may use one that was made for it
             connection.execute(f'create schema if not exists "{self.schema}"')
         connection.execute(_LOOK_IN, (self.schema,))
-        connection.execute(engine.RECORD)
-        for migration in pending:
-            connection.execute(migration.sql)
-            connection.execute(
-                "insert into agentmem_migration (name, applied_at) values (%s, %s)",
-                (migration.name, time.time_ns() // 1000),
-            )
-
-    def _applied(self, ask: Callable[[str], Rows]) -> set[str]:
-        rows = ask(f"select tablename from pg_tables where schemaname = '{self.schema}'")  # noqa: S608 - checked
-        tables = {row["tablename"] for row in rows}  # of others, too: they are not for us to add to
-        if not tables:
-            return set()
-        if "agentmem_migration" not in tables:
-            raise errors.ForeignDatabase(
-                f"The schema {safe_repr(self.schema)} in {safe_repr(self.path)} holds another program's tables "
-                f"({', '.join(sorted(tables)[:3])}). Give langchain-agentmem a database of its own."
-            )
-        return {row["name"] for row in ask(f'select name from "{self.schema}".agentmem_migration')}  # noqa: S608 - checked
+        engine.migrate(pending, connection.execute)
 
     def _close(self) -> None:
         self._pool.close()

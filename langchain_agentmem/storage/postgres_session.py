@@ -392,10 +392,6 @@ def _bound(value: Any) -> _Bound:
     raise pg.DataError(f"a parameter cannot be a {type(value).__name__}")
 
 
-_UTF8 = ("utf8", "unicode")
-"""What PostgreSQL calls it."""
-
-
 class Pool:
     """Lends sessions.
 
@@ -533,11 +529,4 @@ class GivenPool:
             if type(error).__name__ not in ("PoolTimeout", "TooManyRequests"):
                 raise
             raise DatabaseBusy(f"No connection of the pool was free in {self._timeout:g} s.") from error
-        encoding = connection.info.parameter_status("client_encoding")  # behind PgBouncer, as the pool spelt it
-        if (encoding or "").lower().replace("-", "") not in _UTF8:
-            self._pool.putconn(connection)
-            raise StorageError(
-                f"The connections of the pool speak {encoding}, in which texts would be stored wrongly. Give the pool "
-                "kwargs={'client_encoding': 'utf8'}."
-            )
         return connection

@@ -56,7 +56,6 @@ _PAGES_BY_TABLE = """
     where s.aggregate = true group by 1
 """
 
-_FILE = "select file from pragma_database_list where name = 'main'"
 _MEMORY_URI = re.compile(r"file:(:memory:|.*[?&]mode=memory)")
 _MAKES_FILE = re.compile(r"(?!file:).*|file:[^?]*(\?(?!.*(mode=r[ow](&|$)|vfs=|immutable=)).*)?", re.DOTALL)
 """A path, or a URI that does not ask for a file that is there."""
@@ -304,42 +303,30 @@ class SqliteEngine(Engine):
                 "This Python's SQLite was built without FTS5, which full-text search needs. Use a python.org, "
                 "Debian, conda or pyenv build, or a PostgreSQL database."
             )
-        applied = self._applied(connection)
-        if not self._pending(applied):
-            # Who was killed when it gave the file another key may have left it without its log.
-            if self._address == self._file and connection.execute("pragma journal_mode").fetchone()[0] == "delete":
-                with contextlib.suppress(self._driver.OperationalError):  # the next one who may do so does
-                    connection.execute("pragma journal_mode = wal")
+        if not self._missing(connection):
+            with contextlib.suppress(self._driver.OperationalError):
+                # Who was killed when it gave the file another key may have left it without its log.
+                connection.execute("pragma journal_mode = wal")
             return
         if not self._in_memory:
             connection.execute("pragma auto_vacuum = incremental")  # before the first table, or never
             self._patiently(lambda: connection.execute("pragma journal_mode = wal"))
         connection.execute("begin immediate")
-        # Another process may have been quicker: look again, now that nobody else can write.
-        pending = self._pending(self._applied(connection))
-        connection.execute(engine.RECORD)
-        for migration in pending:
-            for statement in _statements(migration.sql):
+
+        def run(script: str) -> None:
+            for statement in _statements(script):
                 connection.execute(statement)
-            connection.execute(
-                "insert into agentmem_migration (name, applied_at) values (?, ?)",
-                (migration.name, time.time_ns() // 1000),
-            )
+
+        # Another process may have been quicker: look again, now that nobody else can write.
+        engine.migrate(self._missing(connection), run)
         connection.execute(f"pragma application_id = {APPLICATION_ID}")
         connection.execute("commit")
 
-    def _applied(self, connection: sqlite3.Connection) -> set[str]:
+    def _missing(self, connection: sqlite3.Connection) -> list[engine.Migration]:
         tables = {str(name) for (name,) in connection.execute("select name from sqlite_master where type = 'table'")}
-        if not tables:
-            return set()
-        owner = connection.execute("pragma application_id").fetchone()[0]
-        if owner != APPLICATION_ID or "agentmem_migration" not in tables:
-            raise errors.ForeignDatabase(
-                f"{safe_repr(self.path)} holds another program's tables ({', '.join(sorted(tables)[:3])}). "
-                "Give langchain-agentmem a file of its own. Databases of other programs are read by: agentmem "
-                "import-from."
-            )
-        return {str(name) for (name,) in connection.execute("select name from agentmem_migration")}
+        if connection.execute("pragma application_id").fetchone()[0] != APPLICATION_ID:
+            tables.discard(engine.RECORDS)
+        return self._pending(tables, lambda: connection.execute(f"select name from {engine.RECORDS}"))  # noqa: S608
 
     def _patiently(self, attempt: Callable[[], object]) -> None:
         """Changing the journal mode ignores the busy timeout, so two processes that create one file must wait here."""
@@ -432,14 +419,11 @@ class SqliteEngine(Engine):
             page = int(connection.execute("pragma page_size").fetchone()[0])  # which SQLCipher gives as a text
             pages = connection.execute("pragma page_count").fetchone()[0]
             free = connection.execute("pragma freelist_count").fetchone()[0]
-            file = connection.execute(_FILE).fetchone()[0]
             tables = {}
             with contextlib.suppress(self._driver.OperationalError):  # there is no dbstat
                 tables = {row["name"]: row["bytes"] for row in connection.execute(_PAGES_BY_TABLE)}
-        log = Path(f"{file}-wal")
-        return Sizes(
-            total=page * pages, free=page * free, log=log.stat().st_size if file and log.exists() else 0, tables=tables
-        )
+        log = Path(f"{file_of(self._file)}-wal")
+        return Sizes(page * pages, page * free, log.stat().st_size if log.exists() else 0, tables)
 
     def scrub(self) -> None:
         """Merge the full-text index, rewrite the file, and empty the write-ahead log.
@@ -470,31 +454,23 @@ class SqliteEngine(Engine):
         """
         if self._in_memory:
             return
-        with self._in_use(), self._translated(), contextlib.suppress(errors.DatabaseBusy):
-            free = self._free_pages()
+        with self._in_use(), contextlib.suppress(errors.DatabaseBusy), self._translated():
+            with self._reader() as connection:
+                free = int(connection.execute("pragma freelist_count").fetchone()[0])
             if free < RELEASE_FROM:
                 return
-            while free >= RELEASED_PAGES:
-                with self._writing, self._translated(), self._not_waiting() as connection:
-                    connection.execute(f"pragma incremental_vacuum({RELEASED_PAGES})").fetchall()
-                before, free = free, self._free_pages()
-                if free >= before:  # an older file, whose pages only VACUUM moves
-                    return
-            with self._writing, self._not_waiting() as connection:
-                connection.execute("pragma wal_checkpoint(passive)").fetchall()
+            for _ in range(free // RELEASED_PAGES):
+                self._run_without_waiting(f"pragma incremental_vacuum({RELEASED_PAGES})")
+            self._run_without_waiting("pragma wal_checkpoint(passive)")
 
-    def _free_pages(self) -> int:
-        with self._reader() as connection:
-            return int(connection.execute("pragma freelist_count").fetchone()[0])
-
-    @contextlib.contextmanager
-    def _not_waiting(self) -> Iterator[sqlite3.Connection]:
-        """The connection that writes, for a statement that gives up where another process writes."""
-        self._writer.execute("pragma busy_timeout = 0")
-        try:
-            yield self._writer
-        finally:
-            self._writer.execute(f"pragma busy_timeout = {int(self._busy_timeout * 1000)}")
+    def _run_without_waiting(self, statement: str) -> None:
+        """Run a statement on the connection that writes, which gives up where another process writes."""
+        with self._writing:
+            self._writer.execute("pragma busy_timeout = 0")
+            try:
+                self._writer.execute(statement).fetchall()
+            finally:
+                self._writer.execute(f"pragma busy_timeout = {int(self._busy_timeout * 1000)}")
 
     def backup(self, path: Path, progress: Watch | None = None, key: EncryptionKey | None = None) -> None:
         """Copy the database as of one moment, while others go on reading and writing.
@@ -511,8 +487,7 @@ class SqliteEngine(Engine):
         cipher = self.cipher if key is None else Cipher(key)
         told = None if progress is None else lambda _, left, total: progress(Progress("copying", total - left, total))
         with self._snapshot() as source:  # nobody who writes makes the copy begin anew
-            own = source.execute(_FILE).fetchone()[0]
-            if own and path.exists() and path.samefile(own):
+            if self.lasting and path.exists() and path.samefile(file_of(self._file)):
                 raise errors.InvalidInput(
                     f"{safe_repr(str(path))} is the database itself: give the copy a name of its own."
                 )
