@@ -715,7 +715,7 @@ class AgentMemory(Maintenance, Closing):
         Args:
             kind: "langgraph-saver" and "langgraph-store": those of other packages; "langmem": its items in such a
                 store; "chat-history": tables of `SQLChatMessageHistory`, files of `FileChatMessageHistory`; "mem0":
-                what its `get_all` gives as JSON, or its "history.db"; "letta": agent files (.af) of its server, or the
+                what its `get_all` gives as JSON; "letta": agent files (.af) of its server, or the
                 server's database; "memgpt": a SQLite file with core, recall and archival memory; "taskweaver": sessions
                 and experiences as YAML or JSON; "marsys": what its `save_to_file` wrote; "opus": an agent_memory.json.
             source: A path, a folder of files, or a "postgresql://…" URL; of LangGraph also a saver or store.

@@ -16,10 +16,10 @@ import importlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
-from itertools import chain, groupby
+from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,7 @@ from langchain_agentmem.stores.item_rows import ItemDraft, ItemPlace, Times
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
 
-STORE, VECTORS = "store", "store_vectors"
+STORE = "store"
 _WANTED = frozenset({"prefix", "key", "value"})
 CHECKPOINTS_AT_ONCE = 100
 """Checkpoints that are held in memory when a stock saver is listed."""
@@ -54,40 +54,30 @@ _Row = Mapping[str, Any]
 _Refuse = Callable[[Any], None]
 
 
-def read_saver(source: Any, to: parcels.Destination, stack: ExitStack) -> Iterator[parcels.Thing]:
+def read_saver(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
     """Threads of a saver of another package.
 
     Args:
         source: The file of a SqliteSaver, the URL of a PostgresSaver, or any saver.
         to: Where they go.
-        stack: Closes the source.
 
     Raises:
         InvalidInput: There is no such source, or it cannot be read.
         MissingExtra: The saver's package is not installed.
     """
     if isinstance(source, BaseCheckpointSaver):
-        return _threads(source, _counted(source), to)
-    if isinstance(source, BaseStore):
-        raise InvalidInput(f"{safe_repr(source)} is a store, not a saver: its kind is langgraph-store.")
+        awaited = " A saver that can only be awaited is imported by memory.checkpointer.aimport_checkpoints."
+        with _readable(safe_repr(source), awaited):
+            counts = Counter(str(each.config["configurable"]["thread_id"]) for each in source.list(None))
+        yield from _threads(source, counts, to)
+        return
     given = parcels.path_or_url(source)
     with foreign_tables(given) as tables:
         if "checkpoints" not in tables.columns:
-            instead = ". It has a table of items: its kind is langgraph-store" if STORE in tables.columns else ""
-            raise InvalidInput(f"{tables.name} has no table of checkpoints, as LangGraph's savers have{instead}.")
-        counts = tables.counts("checkpoints", "thread_id")
-    return _threads(stack.enter_context(open_source(str(given), allow=to.allow)), counts, to)
-
-
-def _counted(saver: BaseCheckpointSaver[Any]) -> Counter[str]:
-    """How many checkpoints a saver has of each thread."""
-    try:
-        return Counter(str(each.config["configurable"]["thread_id"]) for each in saver.list(None))
-    except Exception as error:  # it is theirs, whatever it is
-        raise InvalidInput(
-            f"{safe_repr(saver)} cannot be read ({type(error).__name__}: {error}). One that can only be awaited goes "
-            "to memory.checkpointer.aimport_checkpoints."
-        ) from error
+            raise InvalidInput(f"{tables.name} has no table of checkpoints, as LangGraph's savers have.")
+        stored = tables.counts("checkpoints", "thread_id")
+    with open_source(str(given), allow=to.allow) as saver:
+        yield from _threads(saver, stored, to)
 
 
 def _threads(
@@ -132,26 +122,25 @@ def _checkpoints(saver: BaseCheckpointSaver[Any], thread: str) -> Iterator[Check
     return saver.list({"configurable": {"thread_id": thread}})
 
 
-def read_store(source: Any, to: parcels.Destination, stack: ExitStack) -> Iterator[parcels.Thing]:
+def read_store(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
     """Items of a store of another package.
 
     Args:
         source: The file of a SqliteStore, the URL of a PostgresStore, or any store.
         to: Where they go: below the namespace of the import in their own.
-        stack: Closes the source.
 
     Raises:
         InvalidInput: There is no such source, or it holds no store.
     """
-    return _read_items(source, to, stack, lambda _: None)
+    return _read_items(source, to, lambda _: None)
 
 
-def read_langmem(source: Any, to: parcels.Destination, stack: ExitStack) -> Iterator[parcels.Thing]:
+def read_langmem(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
     """What langmem keeps in a store: its items alone, as they are, so that langmem finds them in our store.
 
     Arguments and errors are those of `read_store`.
     """
-    return _read_items(source, to, stack, _refuse_others)
+    return _read_items(source, to, _refuse_others)
 
 
 def _refuse_others(value: Any) -> None:
@@ -160,34 +149,28 @@ def _refuse_others(value: Any) -> None:
         raise InvalidInput("it is none of langmem's, which have kind and content: langgraph-store brings all items.")
 
 
-def _read_items(source: Any, to: parcels.Destination, stack: ExitStack, refuse: _Refuse) -> Iterator[parcels.Thing]:
+def _read_items(source: Any, to: parcels.Destination, refuse: _Refuse) -> Generator[parcels.Thing]:
     if isinstance(source, BaseStore):
-        return _items(_through_methods(source), to, refuse)
-    if isinstance(source, BaseCheckpointSaver):
-        raise InvalidInput(f"{safe_repr(source)} is a saver, not a store: its kind is langgraph-saver.")
-    tables = stack.enter_context(foreign_tables(parcels.path_or_url(source)))
-    if not tables.columns.get(STORE, frozenset()) >= _WANTED:
-        raise InvalidInput(f"{tables.name} has no table of items, as LangGraph's stores have.")
-    rows = ({**row, "namespace": row["prefix"].split(".")} for row in tables.rows(STORE, "prefix", "key"))
-    vectors = tables.count(VECTORS) if VECTORS in tables.columns else 0
-    aside = [parcels.LeftOut("its vectors", "a memory with index=… makes its own.", vectors)] if vectors else []
-    return chain(_items(rows, to, refuse), aside)
+        yield from _items(_through_methods(source), to, refuse)
+        return
+    with foreign_tables(parcels.path_or_url(source)) as tables:
+        if not tables.columns.get(STORE, frozenset()) >= _WANTED:
+            raise InvalidInput(f"{tables.name} has no table of items, as LangGraph's stores have.")
+        rows = ({**row, "namespace": row["prefix"].split(".")} for row in tables.rows(STORE, "prefix", "key"))
+        yield from _items(rows, to, refuse)
 
 
 def _through_methods(store: BaseStore) -> Iterator[_Row]:
     """All items of a store, those of a page by namespace."""
     offset = 0
-    while page := _page_of(store, offset):
+    while True:
+        with _readable(safe_repr(store)):
+            page = store.search((), limit=PAGE, offset=offset, refresh_ttl=False)
+        if not page:
+            return
         offset += len(page)
         for each in sorted(page, key=lambda item: tuple(item.namespace)):
             yield {name: getattr(each, name) for name in ("namespace", "key", "value", "created_at", "updated_at")}
-
-
-def _page_of(store: BaseStore, offset: int) -> Sequence[Any]:
-    try:
-        return store.search((), limit=PAGE, offset=offset, refresh_ttl=False)
-    except Exception as error:  # it is theirs, whatever it is
-        raise InvalidInput(f"{safe_repr(store)} cannot be read ({type(error).__name__}: {error}).") from error
 
 
 def _items(rows: Iterator[_Row], to: parcels.Destination, refuse: _Refuse) -> Iterator[parcels.Thing]:
@@ -302,16 +285,14 @@ class _StockSaver(BaseCheckpointSaver[Any]):
 
 
 @contextmanager
-def _readable(name: str) -> Iterator[None]:
-    """A block in which whatever a saver of others raises becomes an error of ours."""
+def _readable(name: str, advice: str = "") -> Iterator[None]:
+    """A block in which whatever a saver or a store of others raises becomes an error of ours."""
     try:
         yield
     except InvalidInput:
         raise
-    except Exception as error:
-        raise InvalidInput(
-            f"No checkpoints of a stock saver can be read from {name} ({type(error).__name__}: {error})."
-        ) from error
+    except Exception as error:  # it is theirs, whatever it is
+        raise InvalidInput(f"{name} cannot be read ({type(error).__name__}: {error}).{advice}") from error
 
 
 @contextmanager
@@ -368,7 +349,7 @@ def _postgres(url: str, stack: ExitStack) -> tuple[BaseCheckpointSaver[Any], str
 
     from langchain_agentmem.storage.postgres import address_of  # noqa: PLC0415 - an extra
 
-    name = f"the PostgreSQL database {safe_repr(address_of(url))}"
+    name = f"The PostgreSQL database {safe_repr(address_of(url))}"
     with _readable(name):
         saver = stack.enter_context(PostgresSaver.from_conn_string(url))
     # It prepares all that it asks, and a pooler may send the next question to a server that knows nothing of that.
@@ -382,25 +363,25 @@ def _postgres(url: str, stack: ExitStack) -> tuple[BaseCheckpointSaver[Any], str
 HISTORY = frozenset({"session_id", "message"})
 
 
-def read_histories(source: Any, to: parcels.Destination, stack: ExitStack) -> Iterator[parcels.Thing]:
+def read_histories(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
     """Chat histories.
 
     Args:
         source: A SQLite file, a PostgreSQL database, a JSON file, or a folder of JSON files.
         to: Where they go.
-        stack: Closes the source.
 
     Raises:
         InvalidInput: It is none of these.
     """
     given = parcels.path_or_url(source)
-    if isinstance(given, str) or parcels.is_sqlite(given):
-        tables = stack.enter_context(foreign_tables(given))
+    if isinstance(given, Path) and not parcels.is_sqlite(given):
+        yield from parcels.of_files(given, (".json",), _in_file, to)
+        return
+    with foreign_tables(given) as tables:
         names = [name for name, columns in sorted(tables.columns.items()) if columns >= HISTORY]
         if not names:
             raise InvalidInput(f"{tables.name} has no table with session_id and message, as chat histories have.")
-        return _in_tables(tables, names, to)
-    return parcels.of_files(given, (".json",), _in_file, to)
+        yield from _in_tables(tables, names, to)
 
 
 def _in_tables(tables: ForeignTables, names: Sequence[str], to: parcels.Destination) -> Iterator[parcels.Thing]:

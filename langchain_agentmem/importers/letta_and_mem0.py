@@ -8,12 +8,11 @@ agent with its "core_memory". Neither has passages: those that its API lists, sa
 agent NAME. The messages are those that people and the agent exchanged: what Letta packed around them is taken off, and
 `send_message` is what the agent said. Prompts that Letta compiles, heartbeats and logins are left out.
 
-mem0: what its `get_all` gives, kept as JSON, and the file "history.db" beside it.
+mem0: what its `get_all` gives, kept as JSON.
 
 A memory becomes a record of archival memory under its own id, in the namespace of its user. Its other ids and its
 categories are tags, "agent:…", "run:…"; what else it has are details of the record. Relations of its graph become
-facts. The history knows no users; of it come what each memory says last, what it said before, as details, and the
-newest messages that it keeps of each session.
+facts.
 """
 
 from __future__ import annotations
@@ -21,14 +20,11 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import unquote
 
 from langchain_agentmem.base.argument_checks import name_given, text_given
 from langchain_agentmem.base.clock import new_uuid
@@ -64,24 +60,24 @@ class _Agent(NamedTuple):
     home: parcels.Destination
 
 
-def read_letta(source: Any, to: parcels.Destination, stack: ExitStack) -> Iterator[parcels.Thing]:
+def read_letta(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
     """Agents of Letta, see above.
 
     Args:
         source: An agent file, a folder of such files, or the server's database, in SQLite or PostgreSQL.
         to: Where they go.
-        stack: Closes the source.
 
     Raises:
         InvalidInput: It is none of these.
     """
     given = parcels.path_or_url(source)
     if isinstance(given, Path) and not parcels.is_sqlite(given):
-        return parcels.of_files(given, (".af", ".json"), _in_file, to)
-    tables = stack.enter_context(foreign_tables(given))
-    if not all(wanted <= tables.columns.get(name, frozenset()) for name, wanted in _WANTED.items()):
-        raise InvalidInput(f"{tables.name} has no tables of agents, blocks and messages, as Letta's server has.")
-    return _in_tables(tables, to)
+        yield from parcels.of_files(given, (".af", ".json"), _in_file, to)
+        return
+    with foreign_tables(given) as tables:
+        if not all(wanted <= tables.columns.get(name, frozenset()) for name, wanted in _WANTED.items()):
+            raise InvalidInput(f"{tables.name} has no tables of agents, blocks and messages, as Letta's server has.")
+        yield from _in_tables(tables, to)
 
 
 def _agent(row: Row, names: parcels.Names, to: parcels.Destination) -> _Agent | None:
@@ -323,38 +319,26 @@ def _unpacked(text: str) -> tuple[str, bool]:
 # -- mem0 ----------------------------------------------------------------------------------------------------------
 
 
-HISTORY, SESSIONS = "history", "messages"
-_HISTORY = frozenset({"memory_id", "new_memory", "event"})
 _TAGS = {"agent_id": "agent", "run_id": "run", "app_id": "app"}
 _KNOWN = frozenset({"id", "memory", "user_id", "categories", "created_at", "expiration_date", *_TAGS})
 
 
-def read_mem0(source: Any, to: parcels.Destination, stack: ExitStack) -> Iterator[parcels.Thing]:
+def read_mem0(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
     """What mem0 remembers, see above.
 
     Args:
-        source: A JSON file with what `get_all` gives, or "history.db".
+        source: A JSON file with what `get_all` gives.
         to: Where it goes.
-        stack: Closes the source.
 
     Raises:
-        InvalidInput: It is neither.
+        InvalidInput: It is none.
     """
     path = parcels.path_given(source)
-    if parcels.is_sqlite(path):
-        tables = stack.enter_context(foreign_tables(path))
-        if not tables.columns.get(HISTORY, frozenset()) >= _HISTORY:
-            raise InvalidInput(f"{tables.name} has no table of mem0's history.")
-        return _of_history(tables, to)
     given = parcels.value_of_file(path, to.limits)
     lists = given if isinstance(given, Mapping) else {"results": given}
     found, relations = lists.get("results", lists.get("memories")), lists.get("relations") or ()
     if not isinstance(found, list) or not isinstance(relations, Sequence):
         raise InvalidInput(f"{safe_repr(str(path))} does not hold what mem0's get_all gives: a list of results.")
-    return _of_export(found, relations, to)
-
-
-def _of_export(found: Sequence[Any], relations: Sequence[Any], to: parcels.Destination) -> Iterator[parcels.Thing]:
     by_user: dict[str | None, list[Any]] = {}
     for each in found:
         user = each.get("user_id") if isinstance(each, Mapping) else None
@@ -408,52 +392,3 @@ def _relation(given: Mapping[str, Any], to: parcels.Destination) -> parcels.Parc
 
     what = f"the fact {safe_repr(f'{subject} {predicate} {object_}')}"
     return parcels.written("facts", what, 1, at.path, make)
-
-
-# -- history.db ----------------------------------------------------------------------------------------------------
-
-
-def _of_history(tables: ForeignTables, to: parcels.Destination) -> Iterator[parcels.Thing]:
-    def last(memory: tuple[Any, list[dict[str, Any]]]) -> RowDraft | None:
-        return _last(*memory, to) if to.chosen.has(memory[0]) else None
-
-    grouped = _grouped(tables, HISTORY, "memory_id")
-    yield from parcels.remembered(to, grouped, last, lambda memory: f"the memory {safe_repr(memory[0])}")
-    if SESSIONS in tables.columns:
-        for scope, rows in _grouped(tables, SESSIONS, "session_scope"):
-            if to.chosen.has(scope, _user_of(scope)):
-                what = f"the session {safe_repr(scope)}"
-                yield parcels.parcel_of(what, len(rows), partial(_session, scope, rows, to), "messages")
-
-
-def _grouped(tables: ForeignTables, table: str, column: str) -> Iterator[tuple[Any, list[dict[str, Any]]]]:
-    """The rows of a table by a column, those of one value as they came."""
-    for value, group in groupby(tables.rows(table, column), itemgetter(column)):
-        yield value, sorted(group, key=lambda row: str(row.get("created_at") or ""))
-
-
-def _last(key: Any, rows: Sequence[Mapping[str, Any]], to: parcels.Destination) -> RowDraft:
-    rows = sorted(rows, key=lambda row: str(row["updated_at"] or row["created_at"] or ""))
-    last = rows[-1]
-    if last["is_deleted"] or last["event"] == "DELETE":
-        raise InvalidInput("it was deleted there.")
-    times = [parcels.time_of(row["updated_at"] or row["created_at"], to.now) for row in rows]
-    before: Any = [[at, redact(str(row["new_memory"]))] for at, row in zip(times, rows, strict=True)][:-1]
-    text = parcels.clean(last["new_memory"], "A memory")
-    made = parcels.time_of(rows[0]["created_at"], times[0])
-    details: dict[str, Any] = {"before": before} if before else {}
-    return record(id_of(key, "record"), text, (), made, **details)
-
-
-def _session(scope: str, rows: Sequence[Mapping[str, Any]], to: parcels.Destination) -> parcels.Parcel:
-    names, entries = parcels.Names(), []
-    for row in rows:
-        key = names.given(row["id"], row["content"])
-        given = {"role": row["role"], "content": row["content"], "name": row["name"], "message_id": key}
-        entries.append(parcels.said(given, parcels.time_of(row["created_at"], to.now)))
-    return parcels.conversation(to, scope, entries, *filter(None, [_user_of(scope)]))
-
-
-def _user_of(scope: Any) -> str:
-    """The user that the scope of a session names; empty where it names none."""
-    return unquote(dict(part.partition("=")[::2] for part in str(scope).split("&")).get("user_id", ""))

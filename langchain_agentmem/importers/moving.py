@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -115,12 +115,8 @@ def check_source(memory: AgentMemory, kind: SourceKind, source: Any, **options: 
         InvalidInput: An option is wrong, or the source is missing, unreadable, or of another kind.
         MissingExtra: The package that reads the source is not installed.
     """
-    with ExitStack() as stack:
-        _next(_name_of(source), KINDS[kind](source, destination(memory, kind, **options), stack))
-
-
-def _next(name: str, things: Iterator[parcels.Thing]) -> parcels.Thing | None:
-    return parcels.whole(name, lambda: next(things, None))
+    with closing(KINDS[kind](source, destination(memory, kind, **options))) as things:
+        parcels.whole(_name_of(source), partial(next, things, None))
 
 
 def _name_of(source: Any) -> str:
@@ -174,9 +170,8 @@ def moving(
     inputs = {"kind": kind, "source": name, "namespace": list(to.namespace), "dry_run": dry_run}
     with memory.database.step("care.import_from", lambda: inputs) as step:
         report = MovingReport(kind, name, dry_run)
-        with ExitStack() as stack:
-            things = parcels.whole(name, partial(KINDS[to.kind], source, to, stack))
-            while (thing := _next(name, things)) is not None:
+        with closing(KINDS[to.kind](source, to)) as things:
+            while (thing := parcels.whole(name, partial(next, things, None))) is not None:
                 if isinstance(thing, parcels.LeftOut):
                     _leave(report, thing)
                 else:

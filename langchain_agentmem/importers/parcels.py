@@ -5,25 +5,21 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import TypeAdapter
 
-from langchain_agentmem.base.argument_checks import USUAL_LIMITS, MemoryLimits, text_given
+from langchain_agentmem.base.argument_checks import MemoryLimits, text_given
 from langchain_agentmem.base.clock import micros, new_uuid, time_given
 from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import Namespace, Scopes, ThreadKey, id_of, named, namespace_of, path_of
 from langchain_agentmem.base.redaction import redact
-from langchain_agentmem.base.safe_repr import printable
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.log_entries import entry_of, message_of
 from langchain_agentmem.conversations.message_log import LogEntry
@@ -74,14 +70,6 @@ class Chosen:
         return bool(met) or not self._ids
 
 
-LANGGRAPHS_OWN = frozenset(
-    {"source", "step", "parents", "writes", "thread_id", "run_id", "counters_since_delta_snapshot"}
-)
-"""Keys of a checkpoint's metadata that tell of no owner."""
-MOST_KEYS = 10
-"""Other keys that are named."""
-
-
 class Destination(NamedTuple):
     """Where things go.
 
@@ -102,11 +90,11 @@ class Destination(NamedTuple):
     namespace: Namespace
     scopes: Scopes
     now: int
-    allow: Sequence[str] = ()
-    chosen: Chosen = Chosen()
-    owners: Mapping[str, str] = MappingProxyType({})
-    experiences: Path | None = None
-    limits: MemoryLimits = USUAL_LIMITS
+    allow: Sequence[str]
+    chosen: Chosen
+    owners: Mapping[str, str]
+    experiences: Path | None
+    limits: MemoryLimits
 
     @property
     def keys(self) -> list[str]:
@@ -131,19 +119,15 @@ class Destination(NamedTuple):
         values = {"thread_id": name, "session_id": name}
         if str(name) in self.owners:
             values |= dict.fromkeys(self.keys, self.owners[str(name)])
-        has: set[str] = set()
-        for each in chain([{}], told):
-            has.update(each)
-            values = {**{key: each[key] for key in self.keys if each.get(key) is not None}, **values}
-            if not (missing := [key for key in self.keys if key not in values]):
+        for each in told:
+            if values.keys() >= set(self.keys):
                 break
+            values = {key: each[key] for key in self.keys if each.get(key) is not None} | values
         if not self.chosen.has(name, *(values[key] for key in self.keys if key in values)):
             return None
-        if missing:
-            others = sorted(printable(str(key)) for key in has.difference(LANGGRAPHS_OWN))[:MOST_KEYS]
-            instead = f", but {', '.join(others)}" if others else ""
+        if missing := [key for key in self.keys if key not in values]:
             raise InvalidInput(
-                f"nothing says whose it is: it has no {', '.join(missing)}{instead}. Name its owner with owners=…, "
+                f"nothing says whose it is: it has no {', '.join(missing)}. Name its owner with owners=…, "
                 "or to the command: --owners FILE."
             )
         filled = Scopes(template=self.namespace).filled({key: id_of(values[key], key) for key in self.keys})
@@ -245,10 +229,8 @@ def written(holds: Holds, what: str, count: int, path: str, make: Make, name: st
 
 
 Thing: TypeAlias = Parcel | LeftOut
-
-
-Reader: TypeAlias = Callable[[Any, Destination, ExitStack], Iterator[Thing]]
-"""Opens a source, which the stack closes, and yields what it holds, and what of it is left out."""
+Reader: TypeAlias = Callable[[Any, Destination], Generator[Thing]]
+"""Opens a source, yields what it holds and what of it is left out, and closes it."""
 
 
 def parcel_of(what: str, count: int, build: Callable[[], Parcel], holds: Holds) -> Thing:
@@ -289,11 +271,10 @@ def owned(
     """
     try:
         home = to.of(name, told)
+        if home is not None:
+            yield build(home)
     except MALFORMED as error:
         yield LeftOut(what, why(error), count, holds)
-    else:
-        if home is not None:
-            yield parcel_of(what, count, partial(build, home), holds)
 
 
 def why(error: BaseException) -> str:
@@ -470,7 +451,7 @@ FileReader: TypeAlias = Callable[[Path, str, Destination], Iterator[Thing]]
 """Reads a file, given what it is called: its name without its ending, and the folders that lead to it."""
 
 
-def of_files(path: Path, endings: Sequence[str], read: FileReader, to: Destination) -> Iterator[Thing]:
+def of_files(path: Path, endings: Sequence[str], read: FileReader, to: Destination) -> Generator[Thing]:
     """What a file holds, or each file in a folder and below. Of a folder, what cannot be read is left out.
 
     Args:

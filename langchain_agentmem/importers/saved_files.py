@@ -7,7 +7,7 @@ without ids and times, facts as sentences. OPUS keeps prompts and replies.
 MemGPT-style SQLite files hold core, recall and archival memory on branches. Two forms are known, that of the design
 (`core_memory`, `recall_memory`, `archival_memory`, `branches`) and that of the code that followed it (`core_kv` and
 `core_meta`, `events`, `archival`, `branches`). The only branch without a parent becomes "main"; a fork begins where its
-parent was when it was made, and a value that it has as its parent had it is not written again.
+parent was when it was made.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -57,18 +56,16 @@ _TIME = re.compile(r"-(\d{8}-\d{6})-")
 # -- TaskWeaver ----------------------------------------------------------------------------------------------------
 
 
-def read_taskweaver(source: Any, to: parcels.Destination, stack: ExitStack) -> Iterator[parcels.Thing]:
+def read_taskweaver(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
     """Sessions and experiences of TaskWeaver.
 
     Args:
         source: A YAML or JSON file, or a folder in which, and below which, such files are.
         to: Where they go.
-        stack: Nothing stays open.
 
     Raises:
         InvalidInput: There is no such file, or it is no session.
     """
-    del stack
     return parcels.of_files(parcels.path_given(source), (".yaml", ".yml", ".json"), _session, to)
 
 
@@ -162,18 +159,16 @@ def _time_in(name: str, otherwise: int) -> int:
 # -- MARSYS --------------------------------------------------------------------------------------------------------
 
 
-def read_marsys(source: Any, to: parcels.Destination, stack: ExitStack) -> Iterator[parcels.Thing]:
+def read_marsys(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
     """What MARSYS' `save_to_file` wrote; the name of the file is taken for the id of the conversation.
 
     Args:
         source: The file, or a folder of such files.
         to: Where it goes.
-        stack: Nothing stays open.
 
     Raises:
         InvalidInput: It is no such file.
     """
-    del stack
     return parcels.of_files(parcels.path_given(source), (".json",), _saved, to)
 
 
@@ -185,12 +180,7 @@ def _saved(path: Path, name: str, to: parcels.Destination) -> Iterator[parcels.T
     messages = given["messages"]
     build = _facts if given.get("memory_type") == "kg" else _conversation
     made = partial(build, name, messages, saved_at)
-    found = [*parcels.owned(to, name, f"the file {safe_repr(path.name)}", len(messages), made)]
-    yield from found
-    if found and given.get("additional_state"):
-        yield parcels.LeftOut(
-            f"the additional state in {safe_repr(path.name)}", "it is the state of an agent, and no memory."
-        )
+    yield from parcels.owned(to, name, f"the file {safe_repr(path.name)}", len(messages), made)
 
 
 def _conversation(name: str, messages: Sequence[Any], saved_at: int, to: parcels.Destination) -> parcels.Parcel:
@@ -213,18 +203,16 @@ def _facts(name: str, messages: Sequence[Any], saved_at: int, to: parcels.Destin
 # -- OPUS ----------------------------------------------------------------------------------------------------------
 
 
-def read_opus(source: Any, to: parcels.Destination, stack: ExitStack) -> Iterator[parcels.Thing]:
+def read_opus(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
     """Prompts and replies of an agent_memory.json, however damaged, as entries of the audit trail.
 
     Args:
         source: The file. It stays as it is, and no copy of a damaged one is kept beside it.
         to: Where they go.
-        stack: Nothing stays open.
 
     Raises:
         InvalidInput: There is no such file.
     """
-    del stack
     path = parcels.path_given(source)
     to.limits.check_file(path)
     loaded = read_document(path)
@@ -312,8 +300,7 @@ class _Branch:
         made: When it was made.
         rows: What was remembered on it, oldest first.
         forks: The branches that were forked from it, oldest first.
-        copied: The keys of core memory that it has as its parent had them, so that the rest is gone; None if it has
-            everything of its parent.
+        copied: Whether a fork has a copy of the core memory that its parent had, so that what is not in it is gone.
     """
 
     key: str
@@ -322,42 +309,35 @@ class _Branch:
     made: int
     rows: list[_Dated] = field(default_factory=list)
     forks: list[_Branch] = field(default_factory=list)
-    copied: set[str] | None = None
-
-    def core(self) -> dict[str, _Dated]:
-        """Its core memory, by its keys."""
-        return {each.draft.key: each for each in self.rows if each.draft.kind == CORE}
+    copied: bool = False
 
 
-def read_memgpt(source: Any, to: parcels.Destination, stack: ExitStack) -> Iterator[parcels.Thing]:
+def read_memgpt(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
     """Core, recall and archival memory of a MemGPT-style file.
 
     Args:
         source: The SQLite file.
         to: Where they go.
-        stack: Closes the source.
 
     Raises:
         InvalidInput: It is no such file.
     """
-    tables = stack.enter_context(foreign_tables(parcels.path_given(source)))
-    form = next((each for each in _FORMS if {each.core, each.recall, each.archival} <= tables.columns.keys()), None)
-    if form is None or "branches" not in tables.columns:
-        raise InvalidInput(f"{tables.name} has no tables of core, recall and archival memory with branches.")
-    return _trees(tables, form, to)
+    with foreign_tables(parcels.path_given(source)) as tables:
+        form = next((each for each in _FORMS if {each.core, each.recall, each.archival} <= tables.columns.keys()), None)
+        if form is None or "branches" not in tables.columns:
+            raise InvalidInput(f"{tables.name} has no tables of core, recall and archival memory with branches.")
+        yield from _trees(tables, form, to)
 
 
 def _trees(tables: ForeignTables, form: _Form, to: parcels.Destination) -> Iterator[parcels.Thing]:
     """Each branch that has no parent, with all its forks."""
     found = _branches(tables, form, to)
     yield from _remembered(tables, form, found, to)
-    core = {key: branch.core() for key, branch in found.items()}
     roots: list[_Branch] = []
     for branch in sorted(found.values(), key=lambda each: (each.made, each.key)):
         branch.rows.sort(key=lambda each: each.at)
         parent = found.get(branch.parent or "")
-        if parent is not None and form.copies:
-            _leave_copied(branch, core[branch.key], core[parent.key])
+        branch.copied = form.copies
         (roots if parent is None else parent.forks).append(branch)
     if len(roots) == 1:
         roots[0].name = MAIN
@@ -370,30 +350,6 @@ def _trees(tables: ForeignTables, form: _Form, to: parcels.Destination) -> Itera
         count = sum(len(each.rows) for each in _all(root))
         make = partial(_replayed, at=at, branch=root, kind=to.kind)
         yield parcels.written("memories", f"the branch {safe_repr(root.name)} and its forks", count, at.path, make)
-    for name in ("inherited_exclusions", "inherited_summaries"):
-        if name in tables.columns and (count := tables.count(name)):
-            why = "they say what a fork was not shown; here it sees all of it."
-            yield parcels.LeftOut(f"rows of {name}", why, count)
-
-
-def _leave_copied(branch: _Branch, core: Mapping[str, _Dated], theirs: Mapping[str, _Dated]) -> None:
-    """Leave out what a fork got from its parent, which it is shown anyway.
-
-    Args:
-        branch: The fork.
-        core: Its core memory.
-        theirs: Its parent's.
-    """
-    branch.copied = set()
-    for key, each in core.items():
-        was = theirs.get(key)
-        if was is not None and was.at <= branch.made and _says(was.draft) == _says(each.draft):
-            branch.copied.add(key)
-            branch.rows.remove(each)
-
-
-def _says(draft: RowDraft) -> tuple[Any, ...]:
-    return draft.body, draft.importance, draft.expires_at
 
 
 def _all(branch: _Branch) -> Iterator[_Branch]:
@@ -497,10 +453,10 @@ def _replayed(tx: Transaction, now: int, *, at: BranchAt, branch: _Branch, kind:
 
 def _begun(tx: Transaction, change: Change, fork: _Branch) -> list[str]:
     """Write the core memory of a new fork, whatever its parent has."""
-    core = fork.core()
-    change.drafts += [each.draft for each in core.values()]
-    if fork.copied is not None:
+    core = {each.draft.key: each.draft for each in fork.rows if each.draft.kind == CORE}
+    change.drafts += core.values()
+    if fork.copied:
         for each in memory_rows.current(tx, change.view, CORE):
-            if each.key not in fork.copied and each.key not in core:
+            if each.key not in core:
                 change.remove(CORE, each.key)
     return list(core)

@@ -65,11 +65,6 @@ class ForeignTables:
         counted = f"select {quoted(column)} as value, count(*) as count from {quoted(table)} group by 1 order by 1"  # noqa: S608
         return {row["value"]: int(row["count"]) for row in self._read(counted)}
 
-    def count(self, table: str) -> int:
-        """How many rows a table has."""
-        [row] = self._read(f"select count(*) as count from {quoted(table)}")  # noqa: S608
-        return int(row["count"])
-
 
 @contextmanager
 def foreign_tables(source: Path | str) -> Iterator[ForeignTables]:

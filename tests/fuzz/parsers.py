@@ -175,7 +175,7 @@ KINDS = {
 }  # fmt: skip
 """Files that other programs wrote, and what they are called here."""
 TABLES = {
-    "mem0": sources.mem0_history, "memgpt": sources.memgpt, "chat-history": sources.chat_history,
+    "memgpt": sources.memgpt, "chat-history": sources.chat_history,
     "langgraph-saver": sources.saver, "langgraph-store": sources.store, "langmem": sources.store,
 }  # fmt: skip
 """Databases that other programs wrote."""

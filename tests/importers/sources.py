@@ -40,10 +40,6 @@ def mem0(folder):
     return copied("mem0_get_all.json", folder / "mem0.json")
 
 
-def mem0_history(folder):
-    return database(folder / "history.db", (DATA / "mem0_history.sql").read_text())
-
-
 def saver(folder):
     builder = StateGraph(MessagesState).add_node("say", lambda _: {"messages": [AIMessage("Noted.")]})
     with SqliteSaver.from_conn_string(str(folder / "threads.db")) as stock:
@@ -142,7 +138,6 @@ SOURCES = {
     "chat-history": ("chat-history", chat_history),
     "chat-history in files": ("chat-history", chat_files),
     "mem0": ("mem0", mem0),
-    "mem0 history": ("mem0", mem0_history),
     "letta": ("letta", letta),
     "letta server": ("letta", letta_server),
     "memgpt": ("memgpt", memgpt),

@@ -28,7 +28,7 @@ def test_the_command_says_what_came_and_what_is_left_out(tmp_path):
         invoked("import-from", str(target), "memgpt", str(path), *more) for more in (["--dry-run"], [], [])
     )
     assert (dry.exit_code, first.exit_code) == (1, 1)
-    assert "9 memories would come." in dry.output
-    assert "9 memories came. Here already: 0. Left out: 1 memory." in first.output
+    assert "10 memories would come." in dry.output
+    assert "10 memories came. Here already: 0. Left out: 1 memory." in first.output
     assert "Left out: core_memory 5: it has expired.\n" in first.output
-    assert "Nothing came. Here already: 9 memories." in again.output
+    assert "Nothing came. Here already: 10 memories." in again.output

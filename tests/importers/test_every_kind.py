@@ -93,7 +93,7 @@ class TestEveryKind:
 
 CHOSEN = {
     "langgraph-saver": "ada", "langgraph-store": "ada", "langmem": "ada", "chat-history": "ada",
-    "chat-history in files": "bob/monday", "mem0": "bob", "mem0 history": "ada", "letta": "watcher",
+    "chat-history in files": "bob/monday", "mem0": "bob", "letta": "watcher",
     "letta server": "agent-b", "taskweaver": "example", "marsys": "watcher", "opus": "a",
 }  # fmt: skip
 """What is there of one name in each source, but for those that come whole."""

@@ -77,13 +77,12 @@ class TestBranches:
 
 class TestAsItWasBuilt:
     def test_values_of_the_parent_are_inherited_and_those_of_the_fork_its_own(self, memory, tmp_path):
-        report = memory.import_from("memgpt", ai_scientist(tmp_path))
+        memory.import_from("memgpt", ai_scientist(tmp_path))
         assert memory.layers().core.get() == {"name": "Ada"}
         [child] = [each.name for each in memory.admin.branches() if each.parent]
         layers = memory.layers(child)
         assert layers.core.get() == {"name": "Ada L."}
         assert (texts(layers.recall.recent()), layers.archival.all()[0].tags) == (["Where are herons?"], ("bird",))
-        assert [each.what for each in report.left_out] == ["rows of inherited_exclusions"]
 
     def test_another_database_is_refused(self, memory, tmp_path):
         path = database(tmp_path / "x.db", AI_SCIENTIST + "drop table events;")

@@ -8,7 +8,7 @@ import pytest
 
 from langchain_agentmem import InvalidInput
 
-from .sources import mem0, mem0_history
+from .sources import mem0
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -66,30 +66,3 @@ class TestTheExport:
         path.write_text('{"users": []}')
         with pytest.raises(InvalidInput, match="get_all"):
             memory.import_from("mem0", path)
-
-
-class TestTheHistory:
-    def test_a_memory_says_what_it_said_last_and_knows_what_before(self, memory, tmp_path):
-        report = memory.import_from("mem0", mem0_history(tmp_path))
-        record = memory.layers().archival.get(MOVED)
-        assert record.content == "My sister Ana lives in Porto now."
-        assert [text for _, text in record.details["before"]] == ["My sister Ana lives in Lisbon."]
-        assert [each.why for each in report.left_out] == ["it was deleted there."]
-
-    def test_newest_messages_are_conversations_of_their_users(self, memory, tmp_path):
-        memory.import_from("mem0", mem0_history(tmp_path), namespace=("users",))
-        chat = memory.conversation("agent_id=waiter&user_id=ada", ("users", "ada"))
-        assert [(each.type, each.text, each.name) for each in chat.messages] == [
-            ("human", "My sister moved to Porto.", None),
-            ("ai", "Noted.", "waiter"),
-        ]
-
-    def test_what_the_export_brought_is_known(self, memory, tmp_path):
-        path = mem0(tmp_path)
-        given = json.loads(path.read_text())
-        for each in given["results"]:
-            del each["user_id"]
-        path.write_text(json.dumps(given))
-        memory.import_from("mem0", path)
-        report = memory.import_from("mem0", mem0_history(tmp_path))
-        assert report.known == {"memories": 3}

@@ -40,7 +40,7 @@ class TestReading:
                 rows = list(tables.rows('odd "table', "id", "missing"))
                 assert rows[:2] == [{"id": 1, "a b": "y"}, {"id": 2, "a b": "x"}]
                 writer.execute("""insert into "odd ""table" values (3, 'z')""")
-                assert tables.count('odd "table') == len(tables.counts('odd "table', "a b")) == count
+                assert len(tables.counts('odd "table', "a b")) == count
 
     def test_nothing_can_be_written(self, source):
         with foreign_tables(source[0]) as tables, pytest.raises(InvalidInput, match="cannot be read"):
@@ -55,7 +55,7 @@ class TestFiles:
             connection.executescript(SCRIPT)
         before = path.read_bytes()
         with foreign_tables(path) as tables:
-            assert tables.count('odd "table') == 2
+            assert len(tables.counts('odd "table', "a b")) == 2
             assert [each.name for each in tmp_path.iterdir()] == ["their.db"]
         assert path.read_bytes() == before
 

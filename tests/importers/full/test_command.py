@@ -43,7 +43,7 @@ class TestTheCommand:
         left = {"what": "core_memory 5", "why": "it has expired.", "count": 1, "holds": "memories"}
         assert run.returncode == 1
         assert json.loads(run.stdout) == {
-            "kind": "memgpt", "source": str(path), "dry_run": False, "added": {"memories": 9}, "known": {},
+            "kind": "memgpt", "source": str(path), "dry_run": False, "added": {"memories": 10}, "known": {},
             "added_to": {}, "left_out": [left], "left": 1, "left_by": {"memories": 1}, "places": [],
         }  # fmt: skip
         with AgentMemory(tmp_path / "new.db") as memory:
