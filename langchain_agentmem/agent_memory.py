@@ -701,7 +701,6 @@ class AgentMemory(Maintenance, Closing):
         namespace: Sequence[str] | None = None,
         only: Sequence[str] = (),
         owners: Mapping[str, str] | None = None,
-        experiences: str | os.PathLike[str] | None = None,
         dry_run: bool = False,
         allow: Sequence[str] = (),
         progress: Watch | None = None,
@@ -717,7 +716,7 @@ class AgentMemory(Maintenance, Closing):
                 store; "chat-history": tables of `SQLChatMessageHistory`, files of `FileChatMessageHistory`; "mem0":
                 what its `get_all` gives as JSON; "letta": agent files (.af) of its server, or the
                 server's database; "memgpt": a SQLite file with core, recall and archival memory; "taskweaver": sessions
-                and experiences as YAML or JSON; "marsys": what its `save_to_file` wrote; "opus": an agent_memory.json.
+                as YAML or JSON; "marsys": what its `save_to_file` wrote; "opus": an agent_memory.json.
             source: A path, a folder of files, or a "postgresql://…" URL; of LangGraph also a saver or store.
             namespace: Below which everything goes; users of mem0, agents of Letta and items of stores have namespaces
                 below it. With keys in braces, such as ("users", "{user_id}"), each thread or conversation goes to its
@@ -727,8 +726,6 @@ class AgentMemory(Maintenance, Closing):
             only: Ids of threads, sessions, users or agents: nothing else comes. Default: everything.
             owners: Whose the threads and conversations are, by their ids: what fills the key of the namespace. Default:
                 what the source says.
-            experiences: The folder to which TaskWeaver's experiences are written, made if need be; it is what
-                `experiences()` takes. Default: they are left out.
             dry_run: Whether to tell only what would come. Default: it comes.
             allow: Classes whose objects may be imported with LangGraph's checkpoints, as "module.Class".
             progress: Is told how far it is, after each of these.
@@ -742,7 +739,7 @@ class AgentMemory(Maintenance, Closing):
         """
         from langchain_agentmem.importers.moving import moving  # noqa: PLC0415 - who needs it pays
 
-        options: dict[str, Any] = {"namespace": namespace, "only": only, "owners": owners, "experiences": experiences}
+        options: dict[str, Any] = {"namespace": namespace, "only": only, "owners": owners}
         options |= {"dry_run": check_flag("dry_run", dry_run), "allow": allow, "progress": progress}
         return moving(self, kind, source, **options)
 

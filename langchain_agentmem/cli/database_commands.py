@@ -296,7 +296,6 @@ def import_from(
     ),
     only: list[str] | None = option("Bring only this thread, session, user or agent; may be repeated.", "ID"),
     owners: Path | None = option("Whose threads and sessions are, by their ids: a JSON object.", "FILE"),
-    experiences: Path | None = option("Of TaskWeaver: where its experiences go.", "FOLDER"),
     allow: list[str] | None = option("Of a saver, import objects of this class; may be repeated.", "MODULE.CLASS"),
     dry_run: DryRun = False,
 ) -> Report:
@@ -316,7 +315,7 @@ def import_from(
     options: dict[str, Any] = {"namespace": namespace_named(namespace), "only": only or (), "allow": allow or ()}
     with console.made(":memory:") as empty:  # a wrong source must not leave an empty database behind
         given_owners = None if owners is None else value_of_file(owners, empty.database.limits)
-        options |= {"owners": given_owners, "experiences": experiences}
+        options["owners"] = given_owners
         check_source(empty, kind, source, **options)
     fresh = dry_run and not is_postgres(name_of(database)) and not file_of(database).is_file()
     kept = "Nothing was written." if dry_run else "What was brought is kept: run it again to go on."

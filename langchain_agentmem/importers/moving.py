@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_agentmem.base.argument_checks import check_value, texts_given
 from langchain_agentmem.base.events import Progress, Watch, listener_given
-from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import Namespace, Scopes, path_of, scopes_given
 from langchain_agentmem.base.safe_repr import without_passwords
 from langchain_agentmem.errors import InvalidInput, safe_repr
@@ -52,8 +51,7 @@ class MovingReport:
         kind: The kind of the source.
         source: What names it, without passwords.
         dry_run: Whether nothing was written, and this is what would come.
-        added: How much is new, by what it is: "messages", "items", "memories", "facts", "entries", "checkpoints",
-            "experiences".
+        added: How much is new, by what it is: "messages", "items", "memories", "facts", "entries", "checkpoints".
         known: How much was here already, by the same.
         added_to: In how many "threads" and "conversations" something is new.
         left_out: What was left out and why, at most 1,000.
@@ -130,7 +128,6 @@ def destination(
     namespace: Sequence[str] | None,
     only: Sequence[str],
     owners: Mapping[str, str] | None,
-    experiences: str | os.PathLike[str] | None,
     allow: Sequence[str],
 ) -> parcels.Destination:
     """Check the options of `AgentMemory.import_from`.
@@ -157,7 +154,6 @@ def destination(
         tuple(texts_given(allow, "allow")),
         chosen,
         given,
-        None if experiences is None else path_of_file(experiences),
         memory.database.limits,
     )
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-Holds: TypeAlias = Literal["messages", "items", "memories", "facts", "entries", "checkpoints", "experiences"]
+Holds: TypeAlias = Literal["messages", "items", "memories", "facts", "entries", "checkpoints"]
 """The content of a parcel."""
 MALFORMED = (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError)
 """What reading a value raises that is not as its form wants it. Errors of ours for wrong input are among them."""
@@ -82,7 +82,6 @@ class Destination(NamedTuple):
         allow: Classes whose objects may be imported.
         chosen: What is to come.
         owners: Whose conversations are, by their ids, where the namespace has a key.
-        experiences: The folder to which experiences go. Default: they are left out.
         limits: How large files may be that are read as a whole.
     """
 
@@ -93,7 +92,6 @@ class Destination(NamedTuple):
     allow: Sequence[str]
     chosen: Chosen
     owners: Mapping[str, str]
-    experiences: Path | None
     limits: MemoryLimits
 
     @property
@@ -312,16 +310,15 @@ class Names:
         return name if self._times[name] == 1 else f"{name}-{self._times[name]}"
 
 
-def conversation(to: Destination, name: Any, entries: Sequence[LogEntry], *labels: str) -> Parcel:
+def conversation(to: Destination, name: Any, entries: Sequence[LogEntry]) -> Parcel:
     """A conversation.
 
     Args:
         to: Where it goes.
         name: Its id.
         entries: Its messages, rounds and posts, in their order.
-        *labels: The namespace below that of the import.
     """
-    at = ThreadKey(to.path(*labels), id_of(name, "conversation"))
+    at = ThreadKey(to.path(), id_of(name, "conversation"))
 
     def make(tx: Transaction, now: int) -> Collection[Any]:
         return message_log.append(tx, at, entries, now=now).keys

@@ -1,8 +1,7 @@
 """Files of single programs: what TaskWeaver keeps, what MARSYS saved, OPUS' agent_memory.json, MemGPT's layers.
 
-TaskWeaver writes a session as YAML or JSON: rounds, their posts, their attachments; the ids tell the times. Beside them
-are experiences, which go to a folder that `AgentMemory.experiences` reads. MARSYS' `save_to_file` writes the messages
-without ids and times, facts as sentences. OPUS keeps prompts and replies.
+TaskWeaver writes a session as YAML or JSON: rounds, their posts, their attachments; the ids tell the times. MARSYS'
+`save_to_file` writes the messages without ids and times, facts as sentences. OPUS keeps prompts and replies.
 
 MemGPT-style SQLite files hold core, recall and archival memory on branches. Two forms are known, that of the design
 (`core_memory`, `recall_memory`, `archival_memory`, `branches`) and that of the code that followed it (`core_kv` and
@@ -20,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from langchain_agentmem.audit import audit_store
 from langchain_agentmem.audit.audit_entry import AuditEntry
@@ -34,7 +33,6 @@ from langchain_agentmem.base.redaction import redact, redact_value
 from langchain_agentmem.conversations.log_entries import post_entry, round_entry
 from langchain_agentmem.conversations.message_log import LogEntry
 from langchain_agentmem.errors import InvalidInput, safe_repr
-from langchain_agentmem.experiences.experience import Experience, read_experience
 from langchain_agentmem.importers import parcels
 from langchain_agentmem.language_models.model_calls import Writer
 from langchain_agentmem.layers.layer import USUAL
@@ -47,9 +45,6 @@ from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.foreign_tables import ForeignTables, foreign_tables
 from langchain_agentmem.storage.transfer import PAGE, pages
 
-if TYPE_CHECKING:
-    from langchain_agentmem.agent_memory import AgentMemory
-
 _TIME = re.compile(r"-(\d{8}-\d{6})-")
 
 
@@ -57,7 +52,7 @@ _TIME = re.compile(r"-(\d{8}-\d{6})-")
 
 
 def read_taskweaver(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
-    """Sessions and experiences of TaskWeaver.
+    """Sessions of TaskWeaver.
 
     Args:
         source: A YAML or JSON file, or a folder in which, and below which, such files are.
@@ -72,7 +67,8 @@ def read_taskweaver(source: Any, to: parcels.Destination) -> Generator[parcels.T
 def _session(path: Path, name: str, to: parcels.Destination) -> Iterator[parcels.Thing]:
     given = parcels.value_of_file(path, to.limits, json.loads if path.suffix.lower() == ".json" else read_yaml)
     if isinstance(given, Mapping) and "rounds" not in given and ("exp_id" in given or "experience_text" in given):
-        yield from _experience(path, name, to)
+        why = "memory.experiences(folder) reads experiences where they are."
+        yield parcels.LeftOut(f"the experience in {safe_repr(path.name)}", why, holds="experiences")
         return
     if not isinstance(given, Mapping) or not isinstance(given.get("rounds"), list):
         raise InvalidInput(f"{safe_repr(str(path))} is no session of TaskWeaver: it has no rounds.")
@@ -86,41 +82,6 @@ def _session(path: Path, name: str, to: parcels.Destination) -> Iterator[parcels
     if dropped and found:
         why_dropped = f"TaskWeaver has no such types any more: {', '.join(sorted(set(dropped)))}."
         yield parcels.LeftOut(f"attachments in {safe_repr(path.name)}", why_dropped, len(dropped))
-
-
-def _experience(path: Path, name: str, to: parcels.Destination) -> Iterator[parcels.Thing]:
-    read = read_experience(path.read_bytes())
-    if isinstance(read, str):
-        raise InvalidInput(read)
-    if not to.chosen.has(read.exp_id, name):
-        return
-    what = f"the experience {safe_repr(read.exp_id)}"
-    if to.experiences is None:
-        yield parcels.LeftOut(
-            what, "name the folder that experiences go to: experiences=…, --experiences.", holds="experiences"
-        )
-        return
-    folders = name.split("/")[:-1]
-    below = folders[folders.index("experience") + 1 :] if "experience" in folders else folders
-    store = partial(_store_experience, read, to.experiences.joinpath(*below))
-    yield parcels.Parcel(holds="experiences", what=what, count=1, store=store)
-
-
-def _store_experience(
-    experience: Experience, directory: Path, memory: AgentMemory, *, dry_run: bool
-) -> tuple[int, int]:
-    """Write an experience to a folder, unless that has one of its id."""
-    if not dry_run:
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InvalidInput(f"Experiences cannot be written to {safe_repr(str(directory))}: {error}.") from error
-    library = memory.experiences(directory) if directory.is_dir() else None
-    if library and experience.exp_id in {each.exp_id for each in library.load()}:
-        return 0, 1
-    if library and not dry_run:
-        library.add(experience)
-    return 1, 0
 
 
 def _with_ids(given: Mapping[str, Any], names: parcels.Names) -> list[str]:
@@ -218,13 +179,10 @@ def read_opus(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
     loaded = read_document(path)
     path_ = to.path()
     here = [each for each in loaded.entries if to.chosen.has(each.conversation_id)]
-    said = [each for each in here if each.prompt or each.reply]
-    drafts = drafts_of(said, namespace_of(path_), moment(to.now), _judged)
+    drafts = drafts_of(here, namespace_of(path_), moment(to.now), _judged)
     for number, page in enumerate(pages(drafts)):
         what = f"entries from {number * PAGE + 1:,} on, in {parcels.where(to)}"
         yield parcels.written("entries", what, len(page), path_, _added(path_, page))
-    if empty := len(here) - len(said):
-        yield parcels.LeftOut("entries", "they have neither prompt nor reply.", empty, "entries")
     for each in loaded.lost:
         yield parcels.LeftOut("an entry", each, holds="entries")
 

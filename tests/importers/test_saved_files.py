@@ -30,38 +30,11 @@ class TestTaskWeaver:
         report = memory.import_from("taskweaver", taskweaver(tmp_path))
         assert {each.conversation_id for each in memory.conversations()} == {SESSION["id"], "example"}
         assert [(each.what, each.count) for each in report.left_out] == [
-            ("the experience '1'", 1),
+            ("the experience in 'handcrafted_exp_1.yaml'", 1),
             ("attachments in 'session.yaml'", 1),
         ]
-        assert "--experiences" in report.left_out[0].why
+        assert "memory.experiences(folder)" in report.left_out[0].why
         assert "init_plan" in report.left_out[1].why
-
-    def test_experiences_come_to_a_folder_that_the_library_reads(self, memory, tmp_path):
-        project, shelf = taskweaver(tmp_path), tmp_path / "new" / "experience"
-        below = project / "experience" / "plots"
-        below.mkdir()
-        (below / "exp_2.yaml").write_text("exp_id: 2\nexperience_text: Draw bars.\nembedding: [0.5]\n")
-        (below / "raw_exp_2.yaml").write_text(yaml.safe_dump(EXAMPLE))
-        (below / "handcrafted_exp_bad.yaml").write_text("exp_id: 3\nwhat: ''\nwhen: always\n")
-        told = memory.import_from("taskweaver", project, experiences=shelf, dry_run=True)
-        assert not shelf.exists()
-        report = memory.import_from("taskweaver", project, experiences=shelf)
-        assert report.added == told.added == {"messages": 9, "experiences": 2}
-        [first] = memory.experiences(shelf).load()
-        assert (first.exp_id, first.when, first.what) == ("1", "files", "look first")
-        [second] = memory.experiences(shelf).load("plots")
-        assert (second.exp_id, second.what) == ("2", "Draw bars.")
-        assert "'what'" in report.left_out[0].why
-        assert memory.import_from("taskweaver", project, experiences=shelf).known == report.added
-
-    def test_an_experience_that_the_folder_has_stays_as_it_is(self, memory, tmp_path):
-        project = taskweaver(tmp_path)
-        kept = project / "experience" / "handcrafted_exp_1.yaml"
-        before = kept.read_bytes()
-        assert "experiences" not in memory.import_from("taskweaver", project, experiences=kept.parent).added
-        assert [each.read_bytes() for each in kept.parent.iterdir()] == [before]
-        report = memory.import_from("taskweaver", project, experiences=project / "session.yaml")
-        assert any("cannot be written" in each.why for each in report.left_out)
 
     def test_what_is_no_session_or_stands_for_more_than_it_holds_is_refused(self, memory, tmp_path):
         path, wrong = tmp_path / "x.yaml", ("- 1", "{", "rounds: 7", "rounds: [7]", "rounds: [{}]")
