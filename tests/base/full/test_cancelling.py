@@ -8,7 +8,6 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory, ManagedMemoryConfig
-from langchain_agentmem.base import concurrency
 from langchain_agentmem.layers.layer import LayersConfig
 from tests.facts.scripted import Scripted
 
