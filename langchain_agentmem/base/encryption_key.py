@@ -110,33 +110,23 @@ def key_in_environment(variable: str = VARIABLE) -> EncryptionKey | None:
     Raises:
         InvalidInput: It is named in several ways.
     """
-    ways = {"": os.environ.__getitem__, "_FILE": _read, "_COMMAND": _run}
-    named = [way for way in ways if os.environ.get(f"{variable}{way}")]
+    named = [name for name in (variable, f"{variable}_FILE", f"{variable}_COMMAND") if os.environ.get(name)]
     if len(named) > 1:
-        raise InvalidInput(f"The key is given {len(named)} times: by {' and '.join(variable + way for way in named)}.")
-    return EncryptionKey(partial(ways[named[0]], f"{variable}{named[0]}")) if named else None
+        raise InvalidInput(f"The key is given {len(named)} times: by {' and '.join(named)}.")
+    return EncryptionKey(partial(_read, named[0])) if named else None
 
 
-def _read(variable: str) -> str:
+def _read(name: str) -> str:
+    """Return the key that a variable holds or leads to."""
+    given = os.environ[name]
     try:
-        return Path(os.environ[variable]).read_text(encoding="utf-8").rstrip("\r\n")
-    except OSError as error:
-        reason = str(error.strerror)
-    except ValueError:  # which would show what it holds
-        reason = "it is no text in UTF-8"
-    raise InvalidInput(f"The file that {variable} names cannot be read: {reason}.")
-
-
-def _run(variable: str) -> str:
-    try:
-        told = subprocess.run(  # noqa: S603 - the command of whoever runs this process
-            shlex.split(os.environ[variable]), stdout=subprocess.PIPE, check=True, timeout=_PATIENCE
-        ).stdout
-        return told.decode("utf-8").rstrip("\r\n")
-    except OSError as error:
-        reason = str(error.strerror)
-    except subprocess.CalledProcessError as error:
-        reason = f"it ended with {error.returncode}"
-    except (ValueError, subprocess.TimeoutExpired) as error:
-        told, reason = b"", type(error).__name__
-    raise InvalidInput(f"The command that {variable} names gives no key: {reason}.")
+        if name.endswith("_FILE"):
+            given = Path(given).read_text(encoding="utf-8").rstrip("\r\n")
+        elif name.endswith("_COMMAND"):
+            told = subprocess.run(shlex.split(given), stdout=subprocess.PIPE, check=True, timeout=_PATIENCE)  # noqa: S603
+            given = told.stdout.decode("utf-8").rstrip("\r\n")
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        told, reason = None, getattr(error, "strerror", None) or type(error).__name__  # which show no part of the key
+    else:
+        return given
+    raise InvalidInput(f"{name} gives no key: {reason}.")

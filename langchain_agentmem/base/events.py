@@ -246,18 +246,13 @@ class FirstFailures:
 
     def __init__(self, to: logging.Logger) -> None:
         self._to = to
-        self._known: dict[Hashable, object] = {}
+        self._known: set[Hashable] = set()
 
     def report(self, source: Hashable, message: str, /, *details: object, error: BaseException | None = None) -> None:
         """Log `message % details` as a warning, with its traceback if any, unless this source has failed before."""
-        this = object()
-        # setdefault is atomic, so that of two threads only one speaks.
-        if self._known.setdefault(source, this) is this:
-            self._to.warning(
-                f"{message} This is logged once.",
-                *details,
-                exc_info=error and (type(error), error, error.__traceback__),
-            )
+        if source not in self._known:
+            self._known.add(source)
+            self._to.warning(f"{message} This is logged once.", *details, exc_info=error)
 
 
 class Progress(NamedTuple):
@@ -377,7 +372,7 @@ class Hooks:
 class EventContext(Hooks):
     """The agent whose memory it is, and its event bus (`set_event_context`).
 
-    The bus has `emit(event)`, sync or async, or `emit_nowait(event)`, called on an event loop, or is a callable.
+    The bus has `emit(event)`, sync or async, or is a callable.
 
     Args:
         agent_name: The agent whose memory it is.
@@ -397,17 +392,9 @@ class EventContext(Hooks):
 
 def _hook_of(bus: Any) -> Hook:
     """Return a function that puts an event on a bus."""
-    if callable(emit := getattr(bus, "emit", None)):
+    emit = getattr(bus, "emit", bus)
+    if callable(emit):
         return emit  # type: ignore[no-any-return]
-    if callable(emit_nowait := getattr(bus, "emit_nowait", None)):
-
-        async def put(event: MemoryEvent) -> object:
-            return emit_nowait(event)
-
-        return put
-    if callable(bus):
-        return bus  # type: ignore[no-any-return]
     raise InvalidInput(
-        f"{safe_repr(bus)} is not an event bus. Give one that has emit_nowait(event) or emit(event), or a function "
-        "that takes one event."
+        f"{safe_repr(bus)} is not an event bus. Give one that has emit(event), or a function of an event."
     )

@@ -42,7 +42,7 @@ class EventSource:
 
         Args:
             agent_name: Whose memory it is; events carry it.
-            event_bus: Something with `emit_nowait(event)` or `emit(event)`, or a function. None to stop.
+            event_bus: Something with `emit(event)`, or a function. None to stop.
             session_id: The run it belongs to. Default: none.
         """
         self._event_context = None if event_bus is None else EventContext(agent_name, event_bus, session_id)

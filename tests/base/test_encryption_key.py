@@ -52,11 +52,11 @@ class TestKeys:
         (tmp_path / "binary").write_bytes(b"hunter2\xff")
         (tmp_path / "empty").write_bytes(b"\n")
         for names, says in (
-            ({"_FILE": "nowhere"}, "The file that AGENTMEM_KEY_FILE names cannot be read: No such file"),
-            ({"_FILE": "binary"}, "cannot be read: it is no text in UTF-8"),
+            ({"_FILE": "nowhere"}, "AGENTMEM_KEY_FILE gives no key: No such file"),
+            ({"_FILE": "binary"}, "gives no key: UnicodeDecodeError"),
             ({"_FILE": "empty"}, "not an empty text"),
-            ({"_COMMAND": "no-such-command"}, "The command that AGENTMEM_KEY_COMMAND names gives no key: No such file"),
-            ({"_COMMAND": "sh -c 'echo hunter2; exit 3'"}, "gives no key: it ended with 3"),
+            ({"_COMMAND": "no-such-command"}, "AGENTMEM_KEY_COMMAND gives no key: No such file"),
+            ({"_COMMAND": "sh -c 'echo hunter2; exit 3'"}, "gives no key: CalledProcessError"),
             ({"_COMMAND": "'unbalanced"}, "gives no key: ValueError"),
             ({"": "hunter2", "_FILE": "empty"}, "given 2 times: by AGENTMEM_KEY and AGENTMEM_KEY_FILE"),
         ):
