@@ -66,11 +66,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from uuid import uuid4
 
+from langchain_agentmem.base.argument_checks import check_value
 from langchain_agentmem.base.clock import utc_now
 from langchain_agentmem.base.concurrency import is_in_worker, on_callers_loop
 from langchain_agentmem.base.events import FirstFailures, Hooks, StepFinished, StepStarted
 from langchain_agentmem.base.namespaces import running_config
-from langchain_agentmem.errors import InvalidInput, safe_repr
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -79,7 +79,7 @@ logger = logging.getLogger("langchain_agentmem.tracing")
 
 # --- Who listens, and the runs of LangChain --------------------------------------------------------------------------
 
-_TURNS = tuple(f"on_{kind}_{turn}" for kind in ("chain", "retriever", "tool") for turn in ("start", "end", "error"))
+_TURNS = tuple(f"on_{kind}_{turn}" for kind in ("chain", "retriever") for turn in ("start", "end", "error"))
 _SILENT = "langchain_core.callbacks.base"
 """The module of the methods of LangChain's handlers that do nothing."""
 
@@ -134,7 +134,7 @@ def environment_asks_for_tracing() -> bool:
     return any(os.environ.get(name) == "true" for name in names)
 
 
-RunType: TypeAlias = Literal["chain", "retriever", "tool"]
+RunType: TypeAlias = Literal["chain", "retriever"]
 
 _CONTENT_FREE = ("langchain_agentmem.", "langchain_core.callbacks.usage", "langgraph.")
 """Handlers that take notes of calls without showing them to anybody else, by the module of their class."""
@@ -156,13 +156,10 @@ def manager_of(config: RunnableConfig, *, asynchronous: bool) -> Any | None:
 def start_run(manager: Any, run_type: RunType, name: str, inputs: dict[str, Any], metadata: dict[str, Any]) -> Any:
     """Tell the tracers that a step begins, and return its run; an async manager returns a coroutine."""
     if run_type == "retriever":
-        query = str(inputs.get("query", ""))
         others = {key: value for key, value in inputs.items() if key != "query"}
         manager.add_metadata({**metadata, **others}, inherit=False)
-        return manager.on_retriever_start(None, query, name=name)
+        return manager.on_retriever_start(None, str(inputs.get("query", "")), name=name)
     manager.add_metadata(metadata, inherit=False)
-    if run_type == "tool":
-        return manager.on_tool_start({"name": name}, str(inputs), inputs=inputs, name=name)
     return manager.on_chain_start(None, inputs, name=name)
 
 
@@ -190,17 +187,16 @@ def end_run(run: Any, run_type: RunType, outputs: dict[str, Any] | None, error: 
     """Tell the tracers what came of a step; a run of an async manager returns a coroutine."""
     if error is not None:
         return getattr(run, f"on_{run_type}_error")(error)
-    result: Any = outputs or {}
-    if run_type == "retriever":
-        from langchain_core.documents import Document  # noqa: PLC0415
+    if run_type == "chain":
+        return run.on_chain_end(outputs or {})
+    from langchain_core.documents import Document  # noqa: PLC0415
 
-        listed = result.get("documents", ())
-        documents = [each for each in listed if isinstance(each, Mapping)]  # not "… (30 in all)"
-        result = [
-            Document(str(each.get("page_content", "")), metadata=each.get("metadata") or {}, id=each.get("id"))
-            for each in documents
-        ]
-    return getattr(run, f"on_{run_type}_end")(result)
+    documents = [
+        Document(str(each.get("page_content", "")), metadata=each.get("metadata") or {}, id=each.get("id"))
+        for each in (outputs or {}).get("documents", ())
+        if isinstance(each, Mapping)  # not "… (30 in all)"
+    ]
+    return run.on_retriever_end(documents)
 
 
 @contextlib.contextmanager
@@ -314,28 +310,23 @@ def _document(hit: Any, kind: str) -> dict[str, Any]:
     return {"id": hit.id, "page_content": text, "metadata": {"id": hit.id, "kind": kind, "score": score, "why": why}}
 
 
-def outcome(value: Any) -> dict[str, Any]:
+def outcome(value: Any, **names: str) -> dict[str, Any]:
     """Return what a trace shows of the result of an operation: the fields of a record, or how many items there are.
 
     The keys of a mapping may be chosen by a user, so each is shown as a value.
+
+    Args:
+        value: The result.
+        **names: The name to show, by the name of the field, where one that is among `NAMES` holds content.
     """
     if isinstance(value, Mapping):
         value = [{"key": key, "value": each} for key, each in value.items()]
     shown = summary(value)
     if isinstance(shown, list):
-        return {"count": len(value), "items": shown}
-    return shown if isinstance(shown, dict) else {"result": shown}
-
-
-def outcome_with(value: Any, **names: str) -> dict[str, Any]:
-    """Return the outcome with other names of fields, where one that is among `NAMES` holds content.
-
-    Args:
-        value: The result.
-        **names: The name to show, by the name of the field.
-    """
-    shown = outcome(value)
-    for each in shown.get("items", [shown]):
+        shown = {"count": len(value), "items": shown}
+    elif not isinstance(shown, dict):
+        shown = {"result": shown}
+    for each in shown.get("items", [shown]) if names else ():
         for name in names.keys() & each if isinstance(each, dict) else ():
             each[names[name]] = each.pop(name)
     return shown
@@ -476,12 +467,7 @@ class Tracing:
         self.hooks = Hooks() if hooks is None else hooks
         self.hooked = bool(self.hooks)
         self.metadata = dict(metadata or {})
-        if not isinstance(content, bool) and not callable(content):
-            kind = type(content).__name__
-            raise InvalidInput(
-                f"trace_content must be True, False or a function from text to text, not {kind}: {safe_repr(content)}"
-            )
-        self._content = content
+        self._content: Content = check_value(Content, content, "trace_content")
         self._failures = FirstFailures(logger)
 
     @property

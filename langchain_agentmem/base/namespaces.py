@@ -11,11 +11,11 @@ import re
 import sys
 from collections.abc import Callable, Collection, Mapping
 from hashlib import blake2b
-from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 from urllib.parse import unquote
 from uuid import UUID
 
-from langchain_agentmem.base.argument_checks import check_flag
+from langchain_agentmem.base.argument_checks import check_flag, check_value
 from langchain_agentmem.errors import InvalidInput, safe_repr
 
 C = TypeVar("C")
@@ -239,10 +239,8 @@ class Scopes(NamedTuple):
         if unknown := set(keys) - set(self.keys):
             missing = ", ".join(map(safe_repr, sorted(unknown)))
             raise InvalidInput(
-                f"This memory was opened without a template, so it has no key {missing}: name the namespace itself, "
-                'within(("users", "ada")), or open it with namespace=("users", "{user_id}").'
-                if self.template is None
-                else f"The template {safe_repr(self.template)} has no key {missing}."
+                f"The template of this memory, {safe_repr(self.template)}, has no key {missing}: name the namespace "
+                'itself, within(("users", "ada")), or open the memory with namespace=("users", "{user_id}").'
             )
         return self._replace(within=self._inside(self.filled({key: id_of(keys[key], key) for key in keys})))
 
@@ -438,8 +436,7 @@ def scopes_given(template: Any, *, bare_threads: Any = False, on_thread_delete: 
             if len(_KEY.findall(label)) > 1:  # "a-b" and "c" would lead where "a" and "b-c" do
                 raise InvalidInput(f"The label {safe_repr(label)} has several keys: give each a label of its own.")
     check_flag("bare_threads", bare_threads)
-    if not isinstance(on_thread_delete, str) or on_thread_delete not in ("keep", "forget"):
-        raise InvalidInput(f'on_thread_delete is "keep" or "forget", not {safe_repr(on_thread_delete)}.')
+    check_value(Literal["keep", "forget"], on_thread_delete, "on_thread_delete")
     return Scopes(None if template is None else tuple(template), bare_threads, on_thread_delete == "keep")
 
 

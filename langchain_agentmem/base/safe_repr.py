@@ -14,7 +14,7 @@ from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from types import FunctionType, MethodType
+from types import FunctionType
 from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -115,15 +115,15 @@ def printable(text: str, *, lines: bool = False) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(each if lines and each in "\t\n" else _shown(each) for each in text)
-
-
-def _shown(character: str) -> str:
-    if character in "\t\n":
-        return " "
-    if unicodedata.category(character) not in _UNSEEN or character in _JOINERS:
-        return character
-    return character.encode("ascii", "backslashreplace").decode() if character >= "\x80" else f"\\x{ord(character):02x}"
+    shown = []
+    for each in text:
+        if each in "\t\n":
+            shown.append(each if lines else " ")
+        elif unicodedata.category(each) in _UNSEEN and each not in _JOINERS:
+            shown.append(ascii(each)[1:-1])
+        else:
+            shown.append(each)
+    return "".join(shown)
 
 
 def without_passwords(text: str) -> str:
@@ -165,9 +165,9 @@ def _written(value: Any, most: int, depth: int) -> str:
     if kind in _PLAIN or (kind in (datetime, time) and type(value.tzinfo) in _ZONES):
         return repr(value)
     if issubclass(kind, type):
-        return f"<class {_full_name(value)}>"
-    if type(function := value.__func__ if kind is MethodType else value) is FunctionType:
-        return f"<function {function.__qualname__[:MOST]}>"
+        return f"<class {_name(value)}>"
+    if kind is FunctionType:
+        return f"<function {value.__qualname__[:MOST]}>"
     if kind in _PATHS:
         text = _text(str(value), most)
     elif issubclass(kind, str):
@@ -180,11 +180,17 @@ def _written(value: Any, most: int, depth: int) -> str:
     elif family := next((each for each in _CONTAINERS if issubclass(kind, each)), None):
         read, form = _CONTAINERS[family]
         items = _items(read(value), most, depth, _pair if family is dict else _written)
-        single = family is tuple and tuple.__len__(value) == 1
-        text = form.format(f"{items}," if single else items) if items or family is not set else "set()"
+        if family is tuple and tuple.__len__(value) == 1:
+            items += ","
+        text = form.format(items) if items or family is not set else "set()"
     else:
-        return f"<{_full_name(kind)} object>"
-    return text if kind in _NAMELESS else f"{_name(kind)}({text})"
+        return f"<{_name(kind)} object>"
+    return text if kind in _NAMELESS else f"{_name(kind).rpartition('.')[2]}({text})"
+
+
+def _name(kind: type) -> str:
+    """Return the name of a class, with its module if it is not Python's own. No method of a metaclass is called."""
+    return type.__repr__(kind).removeprefix("<class '").removesuffix("'>")[-MOST:]
 
 
 def _text(given: str, most: int) -> str:
@@ -210,13 +216,3 @@ def _pair(item: tuple[Any, Any], most: int, depth: int) -> str:
     key, value = item
     hidden = value is not None and type(key) is str and SECRET_NAME.search(key[:_READ])
     return f"{_written(key, most, depth)}: {repr(HIDDEN) if hidden else _written(value, most, depth)}"
-
-
-def _name(kind: type) -> str:
-    name: str = type.__dict__["__name__"].__get__(kind)
-    return name[:MOST]
-
-
-def _full_name(kind: type) -> str:
-    module = type.__getattribute__(kind, "__module__")
-    return f"{module[:MOST]}.{_name(kind)}" if issubclass(type(module), str) and module != "builtins" else _name(kind)

@@ -37,7 +37,7 @@ from langchain_agentmem.messages.message import body_text
 from langchain_agentmem.rewinding import outlook
 from langchain_agentmem.rewinding.memory_rows import FACT, TEXT
 from langchain_agentmem.storage import query
-from langchain_agentmem.tracing import documents, outcome_with
+from langchain_agentmem.tracing import documents, outcome
 
 USUAL_LIMIT = 10
 _MORE = 4
@@ -324,7 +324,7 @@ class FactReader:
 
     def aliases(self) -> list[Alias]:
         """List the names that are merged."""
-        shown = partial(outcome_with, name="alias", into="same_as")
+        shown = partial(outcome, name="alias", into="same_as")
         return self._ground.look("facts.aliases", lambda facts: list(facts.rules.aliases.values()), outputs=shown)
 
     aaliases = awaited(aliases)

@@ -38,7 +38,7 @@ from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Change
 from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RECORD, Kept, RowDraft, View, body_of
 from langchain_agentmem.storage import Transaction, queries, query
-from langchain_agentmem.tracing import outcome_with
+from langchain_agentmem.tracing import outcome
 
 # -- archival memory -----------------------------------------------------------------------------------------------
 
@@ -708,7 +708,7 @@ def _time(event: Kept) -> str:
     return moment(event.created_at).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
 
 
-_SHOWN = partial(outcome_with, kind="event_type")  # somebody made it up
+_SHOWN = partial(outcome, kind="event_type")  # somebody made it up
 """What a trace shows of events."""
 
 

@@ -21,8 +21,8 @@ from .trees import Collector
 
 
 class Loud(BaseCallbackHandler):
-    def on_tool_end(self, output, **_):
-        """Hears what tools gave back."""
+    def on_chain_end(self, outputs, **_):
+        """Hears what came of a run."""
 
 
 class TestListeners:

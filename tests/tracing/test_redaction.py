@@ -165,5 +165,5 @@ class TestValues:
 
     def test_anything_else_is_refused(self):
         for content in (None, "no", 1, 0):
-            with pytest.raises(InvalidInput, match="trace_content must be True, False or a function"):
+            with pytest.raises(InvalidInput, match="trace_content must be a valid boolean or be callable"):
                 AgentMemory(trace_content=content)

@@ -83,7 +83,7 @@ class TestRuns:
         first = Document("a cat", metadata={"score": 0.5}, id="m1")
         assert run.outputs == {"documents": [first, Document("two cats", id="m2")]}
 
-    @pytest.mark.parametrize("run_type", ["chain", "retriever", "tool"])
+    @pytest.mark.parametrize("run_type", ["chain", "retriever"])
     async def test_async_steps_are_the_same_runs_and_errors_pass_unchanged(
         self, tracing, collector, traced_by, run_type
     ):
