@@ -396,20 +396,17 @@ def _where(config: Mapping[str, Any] | None, inputs: Mapping[str, Any]) -> dict[
     """Where a step happens: as its inputs say, else the given config, else the running one."""
     found: dict[str, Any] = {}
     for each in (running_config(), config):
-        configurable = None if each is None else each.get("configurable")
-        if isinstance(configurable, Mapping):
-            checkpoint_ns = configurable.get("checkpoint_ns") or None
-            checkpoints = configurable.get("checkpoint_map")  # of the graphs that this runs in
-            graph = str(checkpoint_ns or "").rpartition("|")[0]
-            running = checkpoints.get(graph) if isinstance(checkpoints, Mapping) else None
-            found |= given_only(
-                {
-                    "thread_id": configurable.get("thread_id"),
-                    "checkpoint_id": configurable.get("checkpoint_id") or running,
-                    "checkpoint_ns": checkpoint_ns,
-                    "agentmem_namespace": configurable.get("agentmem_namespace"),
-                }
-            )
+        configurable = (each or {}).get("configurable") or {}
+        checkpoints = configurable.get("checkpoint_map") or {}  # of the graphs that this runs in
+        graph = str(configurable.get("checkpoint_ns") or "").rpartition("|")[0]
+        found |= given_only(
+            {
+                "thread_id": configurable.get("thread_id"),
+                "checkpoint_id": configurable.get("checkpoint_id") or checkpoints.get(graph),
+                "checkpoint_ns": configurable.get("checkpoint_ns") or None,
+                "agentmem_namespace": configurable.get("agentmem_namespace"),
+            }
+        )
     found |= given_only({name: inputs.get(key) for key, name in WHERE.items()})
     namespace = found.get("agentmem_namespace", "")
     return found if isinstance(namespace, str) else found | {"agentmem_namespace": "/".join(map(str, namespace))}

@@ -36,11 +36,6 @@ EARLIEST, LATEST = micros(datetime.min.replace(tzinfo=UTC)), micros(datetime.max
 """What a stored number can stand for: the years 1 to 9999."""
 
 
-def is_time(number: object) -> bool:
-    """Whether a stored number stands for a time that can be read again."""
-    return isinstance(number, int) and not isinstance(number, bool) and EARLIEST <= number <= LATEST
-
-
 def moment(micros: int) -> datetime:
     """The time that a stored number stands for."""
     return EPOCH + timedelta(microseconds=micros)

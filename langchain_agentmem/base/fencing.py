@@ -19,11 +19,9 @@ import unicodedata
 from functools import lru_cache
 
 from langchain_agentmem.base.encoding import replace_surrogates
-from langchain_agentmem.errors import InvalidInput, safe_repr
 
 __all__ = ["fenced", "harmless"]
 
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 _FILLERS = r"\u115f\u1160\u3164\uffa0"  # letters, as Unicode has it, that nobody sees
@@ -43,21 +41,10 @@ def fenced(tag: str, text: str, **attributes: object) -> str:
 
     Returns:
         The opening mark on a line, the text, and the closing mark on a line.
-
-    Raises:
-        InvalidInput: The tag or the name of an attribute is none.
     """
-    told = "".join(f' {_name(key)}="{_quoted(value)}"' for key, value in attributes.items() if value is not None)
-    escaped = _hidden(_name(tag)).sub(lambda match: "&lt;" if match.group() == "<" else "&amp;", text)
+    told = "".join(f' {key}="{_quoted(value)}"' for key, value in attributes.items() if value is not None)
+    escaped = _hidden(tag).sub(lambda match: "&lt;" if match.group() == "<" else "&amp;", text)
     return f"<{tag}{told}>\n{escaped}\n</{tag}>"
-
-
-def _name(name: str) -> str:
-    if not _NAME.fullmatch(name):
-        raise InvalidInput(
-            f"{safe_repr(name)} cannot name a fence: a letter, then letters, digits, hyphens, underscores."
-        )
-    return name
 
 
 def _quoted(value: object) -> str:
