@@ -46,6 +46,7 @@ from langchain_agentmem.base.namespaces import ThreadKey, id_of, path_of
 from langchain_agentmem.conversations import compaction_records, log_entries, message_log, prompt_notes
 from langchain_agentmem.conversations.compaction_records import Compaction
 from langchain_agentmem.conversations.log_entries import brings_memory, edited, entry_of, message_of, new_version
+from langchain_agentmem.conversations.message_log import LogEntry
 from langchain_agentmem.conversations.persistence import LogMemory, checked_retention, read_document, write_document
 from langchain_agentmem.conversations.prompt_notes import PromptNote
 from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
@@ -56,7 +57,7 @@ from langchain_agentmem.storage import Operation, Transaction
 from langchain_agentmem.storage.database import MemoryLike, database_of
 
 T = TypeVar("T")
-_Find: TypeAlias = Operation[list[message_log.LogEntry]]
+_Find: TypeAlias = Operation[list[LogEntry]]
 
 
 class MessageVersion(NamedTuple):
@@ -177,8 +178,14 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: No message has this id, or a change is malformed.
         """
-        key = id_of(message_id, "message", MessageError)
-        self._revise("update", lambda old: edited(old, changes), key=key, message_id=key, changes=changes)
+        find = self._by_id(message_id)
+
+        def find_one(tx: Transaction) -> list[LogEntry]:
+            if not (found := find(tx)):
+                raise message_log.unknown(message_id, self._at)
+            return found
+
+        self._revise("update", find_one, lambda old: edited(old, changes), message_id=message_id, changes=changes)
 
     aupdate = awaited(update, writes=True)
 
@@ -196,8 +203,8 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         new, _ = message_of(message, new_id=self._database.new_id, **fields)
         self._revise(
             "replace",
+            lambda tx: self._at_index(tx, idx),
             lambda old: new_version(old, replace(new, message_id=old.key)),
-            idx=idx,
             index=idx,
             role=new.role,
             text=new.text,
@@ -366,7 +373,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         recent = partial(message_log.recent, at=self._at, limit=asked["before"])
         find = recent if key is None else lambda tx: message_log.around(tx, self._at, key, **asked)
 
-        def show(row: message_log.LogEntry) -> Message:
+        def show(row: LogEntry) -> Message:
             return replace(decode_body(row.body, row.key), created_at=moment(row.created_at))
 
         return self._shown(find, show, message_id=message_id, **asked)
@@ -495,42 +502,34 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             self._description = None
         return super()._run(verb, do, write=write, **inputs)
 
-    def _add(self, said: Sequence[message_log.LogEntry]) -> Operation[message_log.Appended]:
+    def _add(self, said: Sequence[LogEntry]) -> Operation[message_log.Appended]:
         """The operation that adds messages."""
         return self._append(said)
 
-    def _store(self, entries: Sequence[message_log.LogEntry]) -> None:
+    def _store(self, entries: Sequence[LogEntry]) -> None:
         """Whatever adds messages comes through here. What `inject` brought into a context is not stored again."""
         if said := [entry for entry in entries if not brings_memory(entry)]:
             self._announce_added(self._run("add", self._add(said), write=True, messages=said))
 
-    def _revise(
-        self,
-        verb: str,
-        make: Callable[[message_log.LogEntry], message_log.LogEntry],
-        *,
-        key: str = "",
-        idx: Any = None,
-        **inputs: Any,
-    ) -> None:
-        """Store a new version of the message of an id, or at an index, as a step with these inputs."""
+    def _revise(self, verb: str, find: _Find, make: Callable[[LogEntry], LogEntry], **inputs: Any) -> None:
+        """Store a new version of a message that an operation finds, as a step with these inputs."""
 
         def operation(tx: Transaction) -> str | None:
-            which = key or self._at_index(tx, idx)[0].key
-            if not message_log.update(tx, self._at, which, make, **self._now()):
+            [old] = find(tx)
+            if not message_log.update(tx, self._at, old.key, make, **self._now()):
                 return None
-            message_log.disown(tx, self._at, which)
-            return which
+            message_log.disown(tx, self._at, old)
+            return old.key
 
         if (changed := self._run(verb, operation, write=True, **inputs)) is not None:
             self._announce(MessageUpdated, message_id=changed)
 
     def _remove(self, find: _Find, **which: Any) -> list[str]:
         def operation(tx: Transaction) -> list[str]:
-            keys = [row.key for row in find(tx)]
-            for key in keys:
-                message_log.disown(tx, self._at, key)
-            return message_log.remove(tx, self._at, keys)
+            found = find(tx)
+            for entry in found:
+                message_log.disown(tx, self._at, entry)
+            return message_log.remove(tx, self._at, [entry.key for entry in found])
 
         removed = self._run("remove", operation, write=True, **which)
         if removed:
@@ -541,13 +540,13 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """The message of an id, or nothing. A round under this id is the session's affair."""
         key = id_of(message_id, "message", MessageError)
 
-        def operation(tx: Transaction) -> list[message_log.LogEntry]:
+        def operation(tx: Transaction) -> list[LogEntry]:
             row = message_log.get(tx, self._at, key)
             return [] if row is None or row.kind == message_log.ROUND else [row]
 
         return operation
 
-    def _at_index(self, tx: Transaction, idx: Any) -> list[message_log.LogEntry]:
+    def _at_index(self, tx: Transaction, idx: Any) -> list[LogEntry]:
         if isinstance(idx, bool) or not isinstance(idx, int):
             raise MessageError(f"An index is a whole number, not {safe_repr(idx)}.")
         row = None if abs(idx) > message_log.ALL else message_log.at_index(tx, self._at, idx)
@@ -562,25 +561,25 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """What an operation finds, as dictionaries for a provider."""
         check_flag("include_ids", include_ids)
 
-        def show(row: message_log.LogEntry) -> dict[str, Any]:
+        def show(row: LogEntry) -> dict[str, Any]:
             message = log_entries.shown_message(row.body, row.key, row.attachments)
             return message.to_llm_dict(include_id=include_ids, part_of=part_or_placeholder)
 
         return self._shown(find, show, **asked)
 
-    def _shown(self, find: _Find, show: Callable[[message_log.LogEntry], T], **asked: Any) -> list[T]:
+    def _shown(self, find: _Find, show: Callable[[LogEntry], T], **asked: Any) -> list[T]:
         """Return what an operation finds, in another form. Image files are read meanwhile."""
         return self._run("retrieve", lambda tx: list(map(show, find(tx))), **asked)
 
     def _count(self) -> int:
         return self._run(None, lambda tx: message_log.count(tx, self._at))
 
-    def _given(self, message: Any, **fields: Any) -> message_log.LogEntry:
+    def _given(self, message: Any, **fields: Any) -> LogEntry:
         given = {name: value for name, value in fields.items() if value is not None}
         made, new_key = message_of(message, new_id=self._database.new_id, **given)
         return entry_of(made, self._database.now(), new_key=new_key)
 
-    def _described(self, description: str) -> message_log.LogEntry:
+    def _described(self, description: str) -> LogEntry:
         if not isinstance(description, str):
             raise InvalidInput(f"A description is text, not {type(description).__name__}.")
         return self._given(None, role="system", content=description)._replace(kind=message_log.DESCRIPTION)

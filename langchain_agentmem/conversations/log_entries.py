@@ -159,10 +159,8 @@ def edited(old: message_log.LogEntry, changes: Mapping[str, Any]) -> message_log
         changes: Fields of `Message` with their new values.
 
     Raises:
-        MessageError: It is no message, or a change does not fit.
+        MessageError: A change does not fit.
     """
-    if old.kind == message_log.ROUND:
-        raise MessageError(f"{safe_repr(old.key)} is a round, not a message.")
     return new_version(old, changed(decode_body(old.body, old.key), changes))
 
 

@@ -294,10 +294,9 @@ def clear(tx: Transaction, at: ThreadKey, *, keep_description: bool) -> int:
     else:
         _delete(tx, at, branch)
     queries.collect(tx, _hashes(rows))
-    message_sources.forget(tx, *_own(at), at.name, sorted({row["key"] for row in rows}))
+    keys = [sorted({row["key"] for row in rows})] if keep_description else []
+    message_sources.forget(tx, *_own(at), at.name, *keys)
     _unsay(tx, at)
-    if not keep_description:
-        message_sources.forget(tx, *_own(at), at.name)
     return len(rows)
 
 
@@ -452,11 +451,10 @@ def rounds(tx: Transaction, at: ThreadKey) -> tuple[list[LogEntry], list[LogEntr
     return list(map(_stored, begun)), list(map(_stored, said))
 
 
-def disown(tx: Transaction, at: ThreadKey, key: str) -> None:
-    """Take away the compactions that stand for a message, since it is about to be changed or removed."""
-    branch = find(tx, at)
-    if branch is not None and (found := query.slot_of_key(tx, branch=branch, key=key)):
-        query.delete_compactions(tx, branch=branch, slot=found[0]["slot"])
+def disown(tx: Transaction, at: ThreadKey, entry: LogEntry) -> None:
+    """Delete the compactions that stand for a message, since it is about to be changed or removed."""
+    if (branch := find(tx, at)) is not None:
+        query.delete_compactions(tx, branch=branch, slot=entry.slot)
 
 
 class ListedConversation(NamedTuple):

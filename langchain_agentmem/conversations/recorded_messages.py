@@ -26,8 +26,8 @@ from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.part import CheckpointMessage, RecordedMessage
 from langchain_agentmem.storage.transaction import Row
 
-_PAGE, _PAGES = 50, 4
-"""Messages that are read first to find the newest of a user's; each further page, of four, is four times as long."""
+_NEWEST = 200
+"""Messages that are read to find the newest of a user's."""
 
 
 def named(messages: Sequence[CheckpointMessage], now: int) -> dict[str, RecordedMessage]:
@@ -130,15 +130,12 @@ def _newest_turn(tx: Transaction, at: ThreadKey, outlook: Outlook, now: int) -> 
     """The messages since the newest of a user's that is seen, the newest first; and those after it that are not."""
     turn: list[Row] = []
     unseen: list[Row] = []
-    for page in range(_PAGES):
-        size, offset = _PAGE * 4**page, _PAGE * (4**page - 1) // 3
-        rows = query.newest_documents(tx, **at._asdict(), kind=message_log.CONVERSATION, limit=size, offset=offset)
-        shown = said_from(tx, outlook, {row["slot"] for row in rows if row["follows"]}, now)
-        seen = {row["slot"] for row in shown}
-        for row in rows:
-            if turn and turn[-1]["role"] == "user" and row["slot"] != turn[-1]["slot"]:
-                return turn, unseen
-            (turn if not row["follows"] or row["slot"] in seen else unseen).append(row)
+    rows = query.newest_documents(tx, **at._asdict(), kind=message_log.CONVERSATION, limit=_NEWEST)
+    seen = {row["slot"] for row in said_from(tx, outlook, {row["slot"] for row in rows if row["follows"]}, now)}
+    for row in rows:
+        if turn and turn[-1]["role"] == "user" and row["slot"] != turn[-1]["slot"]:
+            break
+        (turn if not row["follows"] or row["slot"] in seen else unseen).append(row)
     return (turn if turn and turn[-1]["role"] == "user" else []), unseen
 
 

@@ -32,13 +32,12 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from hashlib import blake2b
 from operator import attrgetter
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple
 from uuid import UUID
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from pydantic import Field, Strict, model_validator
+from pydantic import Field, Strict
 
 from langchain_agentmem.base import encoding
 from langchain_agentmem.base.argument_checks import Options, check_flag, check_instance
@@ -71,7 +70,7 @@ from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import Kept, Place, RowDraft, View
 from langchain_agentmem.rewinding.thread_memory import ThreadPoint, thread_point
 from langchain_agentmem.search.search_index import Series
-from langchain_agentmem.storage import Transaction
+from langchain_agentmem.storage import Transaction, queries
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
 
 POST_KIND, ROUND_KIND = "thread_post", "thread_round"
@@ -251,22 +250,13 @@ class CompactorConfig(Options):
         enabled: Whether it is done at all. Default True.
 
     Raises:
-        InvalidInput: A value is wrong, or they do not go together.
+        InvalidInput: A value is wrong.
     """
 
     threshold: int = Field(default=10, ge=1)
     retain_recent: int = Field(default=3, ge=1)
     prompt_template_path: str = ""
     enabled: bool = True
-
-    @model_validator(mode="after")
-    def _check_together(self) -> Self:
-        if self.threshold <= self.retain_recent:
-            raise ValueError(
-                f"threshold ({self.threshold}) must be more than retain_recent ({self.retain_recent}), or there is "
-                "nothing to summarize."
-            )
-        return self
 
 
 class CompactedMessage(PortableModel):
@@ -306,10 +296,8 @@ class SeenRounds(NamedTuple):
     @property
     def summary(self) -> Summary | None:
         """The summary of the others."""
-        if self.record is None:
-            return None
-        items = (item for item in self.record.items if isinstance(item, BaseMessage))
-        return next(filter(None, map(summary_in, items)), Summary())
+        made: Any = self.record and self.record.items[0]
+        return made and (summary_in(made) or Summary())
 
     @property
     def compacted(self) -> CompactedMessage | None:
@@ -334,8 +322,7 @@ class SeenRounds(NamedTuple):
             saved: By how many tokens the summary is shorter than what it stands for now.
         """
         before = self.record or CompactionRecord(digest=b"", reached=0, items=())
-        told = json.dumps([each.to_dict() for each in going], default=str)
-        digest = blake2b(before.digest + told.encode(), digest_size=20).digest()
+        digest = queries.digest(before.digest + sections(summary).encode())
         new = [each.id for each in going if each.id not in before.dropped]
         return CompactionRecord(
             digest=digest,
@@ -353,7 +340,7 @@ class SeenRounds(NamedTuple):
         """The rounds that are to be summarized now; none as long as there are few."""
         if not config.enabled or len(self.rest) < config.threshold:
             return []
-        return self.rest[: len(self.rest) - config.retain_recent]
+        return self.rest[: -config.retain_recent]
 
 
 def seen_by(tx: Transaction, at: ThreadKey, role: str, *, include_failures: bool = False) -> SeenRounds:

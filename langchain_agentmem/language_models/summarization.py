@@ -304,7 +304,7 @@ def answer(reply: str, images: Mapping[str, KeptImage], kept: Sequence[KeptImage
         text = _prose(reply)
         return None if text is None else replace(Summary(summary=text), kept_images=_newest(kept, most))
     found = Summary.from_dict(said)
-    if not isinstance(said.get("keep_images", said.get("kept_images")), list | dict | str):
+    if not isinstance(said.get("keep_images", said.get("kept_images")), list):
         return replace(found, kept_images=_newest(kept, most), stands_for=0, provisional=False)
     named = ((_IMAGE.search(image.image_id.lower()), image.context) for image in found.kept_images)
     contexts = {match.group(): context for match, context in named if match}

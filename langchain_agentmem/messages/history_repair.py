@@ -52,20 +52,21 @@ from langchain_agentmem.messages.message_marks import (
 )
 from langchain_agentmem.messages.provider_content import made_image
 
-_ROLES = {"human": "user", "ai": "assistant", "function": "tool"}
+_ROLES = {
+    "human": "user",
+    "ai": "assistant",
+    "function": "tool",
+    "HumanMessageChunk": "user",
+    "AIMessageChunk": "assistant",
+    "SystemMessageChunk": "system",
+    "ToolMessageChunk": "tool",
+    "FunctionMessageChunk": "tool",
+}
 _CALL_BLOCKS = frozenset({"tool_use", "tool_call"})
 
 
 def role_of(message: BaseMessage) -> str:
-    """Who speaks: "system", "user", "assistant", "tool", or another role."""
-    if isinstance(message, HumanMessage):
-        return "user"
-    if isinstance(message, AIMessage):
-        return "assistant"
-    if isinstance(message, ToolMessage):
-        return "tool"
-    if isinstance(message, SystemMessage):
-        return "system"
+    """Return who speaks: "system", "user", "assistant", "tool", or another role."""
     if isinstance(message, ChatMessage):
         return "system" if message.role == "developer" else message.role
     return _ROLES.get(message.type, message.type)

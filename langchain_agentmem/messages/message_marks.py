@@ -19,7 +19,6 @@ as a newer version of that.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -147,31 +146,23 @@ class Summary:
         """Whether it says nothing."""
         return not (self.user_request or self.summary or self.salient_facts or self.open_threads)
 
-    def to_dict(self, *, image_data: bool = True) -> dict[str, Any]:
-        """The summary as JSON has it.
-
-        Args:
-            image_data: Whether the blocks of the images are in it. Default True.
-        """
-        images = [
-            {_IMAGE_ID: each.image_id, "context": each.context, **({"block": each.block} if image_data else {})}
-            for each in self.kept_images
-        ]
+    def to_dict(self) -> dict[str, Any]:
+        """Return the summary as JSON has it, without the data of the images."""
         data = {each.name: getattr(self, each.name) for each in fields(self)}
         lists = {name: list(data[name]) for name in ("salient_facts", "open_threads")}
+        images = [{_IMAGE_ID: each.image_id, "context": each.context} for each in self.kept_images]
         return {**data, **lists, "kept_images": images}
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Summary:
         """Read a summary, of `to_dict` or as a model wrote it.
 
-        A text where a list is wanted is one item, a list where a text is wanted its lines, and an object its values.
+        A text where a list is wanted is one item, a list where a text is wanted its lines, and an object one line.
         Unknown names are ignored.
 
         Args:
             given: The mapping. A model's names `user_request_summary` and `keep_images` are known too, as are
-                `ConversationSummary` and `Variables`, which TaskWeaver's templates ask for. Images without
-                a block have an empty one.
+                `ConversationSummary` and `Variables`, which TaskWeaver's templates ask for.
         """
         request = given.get("user_request", given.get("user_request_summary"))
         count = given.get("stands_for")
@@ -209,9 +200,7 @@ def summary_message(summary: Summary, *, id: str | None) -> HumanMessage:  # noq
     for image in summary.kept_images:
         content += [{"type": "text", "text": _label(image)}, dict(image.block)]
     return HumanMessage(
-        content=content if summary.kept_images else text,
-        id=id,
-        additional_kwargs={SUMMARY_MARK: summary.to_dict(image_data=False)},
+        content=content if summary.kept_images else text, id=id, additional_kwargs={SUMMARY_MARK: summary.to_dict()}
     )
 
 
@@ -276,15 +265,9 @@ def _text(value: Any) -> str:
 
 
 def _items(value: Any) -> Iterable[str]:
-    """Texts of whatever stands where texts were wanted."""
+    """Yield the texts of whatever stands where texts were wanted."""
     if isinstance(value, Mapping):
-        # An object is one line: the value alone if there is but one.
-        said = {str(key): each for key, each in value.items() if each not in (None, "", [], {})}
-        texts = {
-            key: each if isinstance(each, str) else json.dumps(each, ensure_ascii=False, default=str)
-            for key, each in said.items()
-        }
-        yield "; ".join(texts.values() if len(texts) == 1 else [f"{key}: {each}" for key, each in texts.items()])
+        yield "; ".join(f"{key}: {_text(each)}" for key, each in value.items())
     elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
         for each in value:
             yield from _items(each)
@@ -293,16 +276,11 @@ def _items(value: Any) -> Iterable[str]:
 
 
 def _images(value: Any) -> Iterable[KeptImage]:
-    if isinstance(value, Mapping):  # one image, or contexts by id
-        value = [value] if _IMAGE_ID in value else [{_IMAGE_ID: key, "context": each} for key, each in value.items()]
-    elif isinstance(value, str):
-        value = [value]
-    for each in value if isinstance(value, list | tuple) else ():
+    for each in value if isinstance(value, list) else ():
         entry = each if isinstance(each, Mapping) else {_IMAGE_ID: each}
-        name, block = entry.get(_IMAGE_ID), entry.get("block")
+        name = entry.get(_IMAGE_ID)
         if isinstance(name, str) and name.strip():
-            block = dict(block) if isinstance(block, dict) else {}
-            yield KeptImage(image_id=name.strip(), context=_text(entry.get("context")), block=block)
+            yield KeptImage(image_id=name.strip(), context=_text(entry.get("context")))
 
 
 MADE = "agentmem_made"

@@ -44,7 +44,8 @@ SUMMARIES = st.builds(
 class TestValue:
     @given(SUMMARIES)
     def test_it_goes_through_json_and_a_message_unchanged(self, summary):
-        assert Summary.from_dict(json.loads(json.dumps(summary.to_dict()))) == summary
+        images = tuple(replace(image, block={}) for image in summary.kept_images)
+        assert Summary.from_dict(json.loads(json.dumps(summary.to_dict()))) == replace(summary, kept_images=images)
         assert summary_in(summary_message(summary, id="s")) == summary
 
     def test_whatever_a_model_writes_becomes_texts_and_lists_of_texts(self):
@@ -52,18 +53,21 @@ class TestValue:
         for written, expected in (
             ({"salient_facts": "Maya is 40."}, {"salient_facts": ("Maya is 40.",)}),
             ({"open_threads": "x"}, {"open_threads": ("x",)}),
-            ({"salient_facts": facts}, {"salient_facts": ("Two trees", "name: Maya; age: 40", "7", "a", "b")}),
+            (
+                {"salient_facts": facts},
+                {"salient_facts": ("fact: Two trees", "name: Maya; age: 40; x: ", "7", "a", "b")},
+            ),
             ({"user_request_summary": ["Plant.", "Water."]}, {"user_request": "Plant.\nWater."}),
-            ({"summary": {"done": "planted"}, "unknown": {"a": 1}}, {"summary": "planted"}),
+            ({"summary": {"done": "planted"}, "unknown": {"a": 1}}, {"summary": "done: planted"}),
         ):
             assert Summary.from_dict(written) == Summary(**expected)
 
     def test_images_however_a_model_names_them(self):
         named = {"image_id": "img_00000001", "context": "garden"}
         odd = [{"image_id": " img_00000001", "context": ["garden"]}, {"context": "no id"}, None, 3]
-        for images in ([named], named, {"img_00000001": "garden"}, odd):
+        for images in ([named], odd):
             assert Summary.from_dict({"keep_images": images}).kept_images == (KeptImage(**named),), images
-        assert Summary.from_dict({"keep_images": "img_00000001"}).kept_images[0].image_id == "img_00000001"
+        assert Summary.from_dict({"keep_images": ["img_00000001"]}).kept_images[0].image_id == "img_00000001"
 
     @given(st.dictionaries(
         st.sampled_from(list(SUMMARY.to_dict())),

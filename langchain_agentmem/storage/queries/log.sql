@@ -217,7 +217,7 @@ from (
     join entry e on e.branch_id = b.id
     where n.path = :path and b.kind = :kind and b.name = :name and e.replaces is null and e.kind <> 'round'
     order by e.position desc, e.id desc
-    limit cast(:limit as bigint) offset cast(:offset as bigint)
+    limit cast(:limit as bigint)
 ) s
 join entry x on (x.id = s.id or x.replaces = s.id) and x.document_id is not null
 order by s.position desc, s.id desc;
