@@ -59,7 +59,9 @@ def main(folder: Path) -> None:
         task = session.create_round("Now those of June, please.")
         session.add_post(task.id, send_from="User", send_to="Planner", message=task.user_query)
         session.finish_round(task.id)
-        print(len(session.get_role_rounds("Planner")), "rounds,", len(session.messages_for("Planner")), "messages")
+        print(
+            len(session.get_role_rounds("Planner")), "rounds,", len(memory.conversation(session.session_id)), "messages"
+        )
 
         print("--- and what was said is found")
         [found] = memory.search("Where is the bar chart?", limit=1)

@@ -46,14 +46,7 @@ from langchain_agentmem.compaction.compacted_context import (
 from langchain_agentmem.compaction.compaction_config import LEAST_INPUT, ManagedMemoryConfig, Situation, window_of
 from langchain_agentmem.compaction.processors import PipelineOutcome, compacting, tool_truncation, why_larger
 from langchain_agentmem.conversations import compaction_records, message_log, prompt_notes
-from langchain_agentmem.conversations.compaction_records import (
-    STATE,
-    CompactionRecord,
-    Header,
-    headers,
-    identity,
-    storable,
-)
+from langchain_agentmem.conversations.compaction_records import STATE, CompactionRecord, headers, identity, storable
 from langchain_agentmem.conversations.log_entries import entry_of
 from langchain_agentmem.errors import StorageError
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
@@ -320,7 +313,7 @@ class Compactor:
 
     def _noted(
         self, history: History, at: ThreadKey | None, before: History, recorded_in: _Identity
-    ) -> tuple[_Identity, Sequence[Header | CompactionRecord]]:
+    ) -> tuple[_Identity, Sequence[CompactionRecord]]:
         """Record what is new in a history. Return its conversation, and the compactions there are, the newest first."""
         if at is None:
             there = [*self._records.items()]  # in one go: other threads go on putting records there

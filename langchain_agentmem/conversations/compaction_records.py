@@ -28,6 +28,7 @@ STATE, LOG = "state", "log"
 """Lanes: the context of a graph's state, and that of the conversation's own log. A role has a lane of its own."""
 PAGE = 200
 _END = 2**62
+_EPOCH = moment(0)
 
 
 class KeySpan(NamedTuple):
@@ -37,53 +38,16 @@ class KeySpan(NamedTuple):
     last: str
 
 
-class Compaction(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CompactionRecord:
     """What a context was compacted to.
 
     Attributes:
-        created_at: When, in UTC.
-        lane: Whose context: "state" for that of a graph, "log" for the conversation's own; else a role's.
-        reached: How many messages of the history stand behind it.
-        dropped: How many left the context with it, and not before.
-        made: The messages that it made: a summary, which `messages_behind` leads from, shortened tool outputs.
-        saved: How many tokens the context is shorter by than the history up to there.
-    """
-
-    created_at: datetime
-    lane: str
-    reached: int
-    dropped: int
-    made: tuple[BaseMessage, ...]
-    saved: int
-
-
-class Header(NamedTuple):
-    """What it takes to know whether a record is of a history.
-
-    Attributes:
-        id: Its number; later ones have larger ones.
         digest: Of everything up to where it reaches.
         reached: How many messages that are.
-        slot: The row of the last of them, where it is a record of the log.
-    """
-
-    id: int
-    digest: bytes
-    reached: int
-    slot: int | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CompactionRecord:
-    """A compaction.
-
-    Attributes:
-        digest: Of everything up to where it reaches.
-        reached: How many messages that are.
-        items: The context up to there: messages as they were, and messages that were made.
-        dropped: The keys of what left the context with this compaction, and not before. They are named one by one,
-        since
-            the log of a thread that was rewound holds other messages between them.
+        items: The context up to there: messages as they were, and messages that were made. Empty without the body.
+        dropped: The keys of the messages that left the context with this compaction, and not before. They are named one
+            by one, since the log of a thread that was rewound holds other messages between them.
         parent: The compaction that this one went on from.
         provisional: Whether a summary in it was made without a model.
         tried: Whether a model was asked for it.
@@ -91,11 +55,14 @@ class CompactionRecord:
         id: Its number; 0 before it is kept.
         saved: How many tokens the context is shorter by than everything up to there, uncalibrated. Records that were
             kept before this was noted have 0.
+        lane: Whose context: "state" for that of a graph, "log" for the conversation's own; else a role's. "" where it
+            was not read.
+        created_at: When, in UTC; 1970 where it was not read.
     """
 
     digest: bytes
     reached: int
-    items: tuple[KeySpan | BaseMessage, ...]
+    items: tuple[KeySpan | BaseMessage, ...] = ()
     dropped: tuple[str, ...] = ()
     parent: int | None = None
     provisional: bool = False
@@ -103,12 +70,19 @@ class CompactionRecord:
     slot: int | None = None
     id: int = 0
     saved: int = 0
+    lane: str = ""
+    created_at: datetime = _EPOCH
+
+    @property
+    def made(self) -> list[BaseMessage]:
+        """The messages that it made: a summary, which `messages_behind` leads from, shortened tool outputs."""
+        return [each for each in self.items if isinstance(each, BaseMessage)]
 
 
-def headers(tx: Transaction, at: ThreadKey, lane: str) -> list[Header]:
-    """The newest records of a lane, the newest first."""
+def headers(tx: Transaction, at: ThreadKey, lane: str) -> list[CompactionRecord]:
+    """Return the newest records of a lane, the newest first, without their bodies."""
     rows = message_log.rows_of(tx, at, query.compactions, lane=lane, before=_END, limit=PAGE)
-    return [_header(row) for row in rows]
+    return [CompactionRecord(**_header(row)) for row in rows]
 
 
 def identity(tx: Transaction, at: ThreadKey) -> tuple[int, int] | None:
@@ -117,25 +91,13 @@ def identity(tx: Transaction, at: ThreadKey) -> tuple[int, int] | None:
     return (int(rows[0]["id"]), int(rows[0]["created_at"])) if rows else None
 
 
-def newest(tx: Transaction, at: ThreadKey, limit: int) -> list[Compaction]:
-    """The newest compactions of a conversation that are in use, the newest first.
+def newest(tx: Transaction, at: ThreadKey, limit: int) -> list[CompactionRecord]:
+    """Return the newest compactions of a conversation that are in use, the newest first.
 
     Raises:
         StorageError: One is damaged.
     """
-    rows = message_log.rows_of(tx, at, query.newest_compactions, limit=limit)
-    found = [(row, _read(row)) for row in rows]
-    return [
-        Compaction(
-            moment(row["created_at"]),
-            row["lane"],
-            record.reached,
-            len(record.dropped),
-            tuple(each for each in record.items if isinstance(each, BaseMessage)),
-            record.saved,
-        )
-        for row, record in found
-    ]
+    return list(map(_read, message_log.rows_of(tx, at, query.newest_compactions, limit=limit)))
 
 
 def newest_dropped(tx: Transaction, at: ThreadKey) -> list[str]:
@@ -144,8 +106,8 @@ def newest_dropped(tx: Transaction, at: ThreadKey) -> list[str]:
     Raises:
         StorageError: A record is damaged.
     """
-    rows = message_log.rows_of(tx, at, query.newest_compactions, limit=1)
-    return all_dropped(tx, at, _read(rows[0])) if rows else []
+    found = newest(tx, at, 1)
+    return all_dropped(tx, at, found[0]) if found else []
 
 
 def all_dropped(tx: Transaction, at: ThreadKey, record: CompactionRecord) -> list[str]:
@@ -212,8 +174,8 @@ def renumber(row: dict[str, Any], ids: Mapping[int, int]) -> None:
 # -- the parts of the above ----------------------------------------------------------------------------------------
 
 
-def _header(row: Any) -> Header:
-    return Header(int(row["id"]), bytes(row["digest"]), int(row["reached"]), row["slot"])
+def _header(row: Any) -> dict[str, Any]:
+    return {"id": row["id"], "digest": bytes(row["digest"]), "reached": row["reached"], "slot": row["slot"]}
 
 
 def _read(row: Any) -> CompactionRecord:
@@ -221,7 +183,8 @@ def _read(row: Any) -> CompactionRecord:
         body = _checked(row)
         items = tuple(map(_made, body.pop("items")))
         dropped = tuple(map(str, body.pop("dropped")))
-        return CompactionRecord(items=items, dropped=dropped, **body, **_header(row)._asdict())
+        beside = {"lane": row["lane"], "created_at": moment(row["created_at"])}
+        return CompactionRecord(items=items, dropped=dropped, **body, **_header(row), **beside)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StorageError(_DAMAGED.format(row["id"])) from error
 

@@ -44,7 +44,7 @@ from langchain_agentmem.base.concurrency import awaited, in_worker
 from langchain_agentmem.base.events import MessagesRemoved, MessageUpdated
 from langchain_agentmem.base.namespaces import ThreadKey, id_of, path_of
 from langchain_agentmem.conversations import compaction_records, log_entries, message_log, prompt_notes
-from langchain_agentmem.conversations.compaction_records import Compaction
+from langchain_agentmem.conversations.compaction_records import CompactionRecord
 from langchain_agentmem.conversations.log_entries import brings_memory, edited, entry_of, message_of, new_version
 from langchain_agentmem.conversations.message_log import LogEntry
 from langchain_agentmem.conversations.persistence import LogMemory, checked_retention, read_document, write_document
@@ -418,7 +418,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
     ashown = awaited(shown)
 
-    def compactions(self, limit: int = 10) -> list[Compaction]:
+    def compactions(self, limit: int = 10) -> list[CompactionRecord]:
         """What the contexts of this conversation, and of the thread of its id, were compacted to.
 
         Args:

@@ -5,7 +5,7 @@ their end alone, until a compaction begins them anew. What stands already is not
 
 A note has ids, scores and signals, and not the texts again: each prompt reads them anew, and what was deleted or cannot
 be seen any more is not shown. Of core memory it has the values too, since the beginning of a prompt shows them as they
-were. Notes go with their thread, when they are erased, and after `KEPT_FOR`; an export leaves them out.
+were. Notes go with their thread, when they are erased, and after `KEPT_FOR`; an import leaves them out.
 
 No prompt waits long for a note to be written. Where one cannot be written, the next prompt may begin anew.
 """
@@ -31,15 +31,7 @@ from langchain_agentmem.base.concurrency import Workers, check_cancelled, place_
 from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.events import FirstFailures
 from langchain_agentmem.base.namespaces import Scopes, ThreadKey, id_of, path_of, thread_around
-from langchain_agentmem.errors import (
-    AgentMemoryError,
-    DatabaseBusy,
-    DatabaseReadOnly,
-    DatabaseTimeout,
-    InvalidInput,
-    StorageError,
-    safe_repr,
-)
+from langchain_agentmem.errors import AgentMemoryError, DatabaseBusy, DatabaseReadOnly, DatabaseTimeout, InvalidInput
 from langchain_agentmem.messages.history_repair import is_said_by_user, role_of
 from langchain_agentmem.messages.message_marks import summary_in
 from langchain_agentmem.storage import Transaction, queries, query
@@ -300,27 +292,6 @@ def _said_by(note: PromptNote) -> tuple[Any, ...]:
 def _body(note: PromptNote) -> bytes:
     items = [list(item._replace(signals=dict(item.signals))) for item in note.items]
     return write_plain({"items": items, "values": dict(note.values), "begins": note.begins, "said": note.said})
-
-
-def renumber(row: dict[str, Any], find: Callable[[str, int], int | None]) -> None:
-    """Have a note that comes from another database name rows by their ids here.
-
-    Args:
-        row: The row of the note.
-        find: Returns the id here of a row of a kind; None if it is not here.
-
-    Raises:
-        InvalidInput: The note is damaged.
-    """
-    items: list[NotedItem] = []
-    try:
-        note = _note(row)
-        for item in note.items:
-            number = item.row and find(*item.row)
-            items.append(item._replace(row=(item.row[0], number) if item.row and number else None))
-        row["body"] = _body(replace(note, items=tuple(items)))
-    except (AttributeError, LookupError, TypeError, ValueError, StorageError) as error:
-        raise InvalidInput(f"A note on a prompt of the thread {safe_repr(row['name'])} is damaged.") from error
 
 
 def _note(row: Any) -> PromptNote:

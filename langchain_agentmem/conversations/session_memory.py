@@ -36,7 +36,7 @@ from operator import attrgetter
 from typing import Annotated, Any, NamedTuple
 from uuid import UUID
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 from pydantic import Field, Strict
 
 from langchain_agentmem.base import encoding
@@ -52,9 +52,7 @@ from langchain_agentmem.conversations.message_log import Appended, LogEntry, say
 from langchain_agentmem.conversations.persistence import LogMemory, checked_retention
 from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 from langchain_agentmem.language_models.model_calls import compaction_key
-from langchain_agentmem.messages.history_repair import encodable
 from langchain_agentmem.messages.message_marks import Summary, sections, summary_in, summary_message
-from langchain_agentmem.messages.provider_content import part_or_placeholder
 from langchain_agentmem.messages.role_rounds import (
     Attachment,
     AttachmentType,
@@ -615,21 +613,6 @@ class SessionMemory(LogMemory):
 
     aget_shared_memory_entries = awaited(get_shared_memory_entries)
 
-    def messages_for(self, role: str) -> list[BaseMessage]:
-        """The session from one role's point of view, as LangChain messages.
-
-        Its own posts are AI messages, posts to it human ones with the sender's name; posts between others are not
-        there. Attachments are in `additional_kwargs["attachments"]`, and images of posts to it in the content too, read
-        from their files as `ConversationMemory.messages` does. To "Assistant", plain messages of the conversation are
-        what they are, with their tool calls and images.
-
-        Args:
-            role: The role.
-        """
-        return _messages_for(*self._read(role=role), role)
-
-    amessages_for = awaited(messages_for)
-
     # -- plumbing ----------------------------------------------------------------------------------------------
 
     def _read(self, **asked: Any) -> tuple[list[LogEntry], list[LogEntry]]:
@@ -666,22 +649,3 @@ class SessionMemory(LogMemory):
 def _check_role(given: Any) -> None:
     if not isinstance(given, str):
         raise MessageError(f"A role must be a text, not {safe_repr(given)}.")
-
-
-def _messages_for(rounds: Sequence[LogEntry], messages: Sequence[LogEntry], role: str) -> list[BaseMessage]:
-    plain = {row.key: row for row in messages if row.recipient is None} if role == log_entries.ASSISTANT else {}
-    found: list[BaseMessage] = []
-    for each in role_rounds(assembled(rounds, messages), role, include_failures=False):
-        for post in each.post_list:
-            if (row := plain.get(post.id)) is not None:
-                found.append(log_entries.langchain_of(row))
-                continue
-            kind = AIMessage if post.send_from == role else HumanMessage
-            attached = [] if kind is AIMessage else post.get_attachment(AttachmentType.image_url)
-            parts = [part_or_placeholder(each.content) for each in attached if each.content]
-            text = [{"type": "text", "text": post.message}] if post.message else []
-            content: Any = [*text, *parts] if parts else post.message
-            extra = [attachment.to_dict() for attachment in post.attachment_list]
-            beside = {"attachments": extra} if extra else {}
-            found.append(kind(content=content, name=post.send_from, id=post.id, additional_kwargs=beside))
-    return [encodable(each) for each in found]

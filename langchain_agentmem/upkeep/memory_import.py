@@ -22,7 +22,7 @@ from langchain_agentmem.audit.audit_rows import REPLACED, EntryDraft
 from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.events import Watch
 from langchain_agentmem.base.namespaces import ThreadKey
-from langchain_agentmem.conversations import compaction_records, conversation_part, prompt_notes
+from langchain_agentmem.conversations import compaction_records, conversation_part
 from langchain_agentmem.errors import BranchMoved, InvalidInput, safe_repr
 from langchain_agentmem.rewinding import sealing, thread_memory
 from langchain_agentmem.rewinding.branches import KIND
@@ -42,7 +42,7 @@ _POINTERS = {"thread_post": "first", "thread_round": "first", "thread_item_read"
 """Kinds of memory that name the id of another version in `extra`, and under which key."""
 _NOT_TAKEN = (
     "namespace", "content", "audit_head", "search_scope", "search_series", "search_total",
-    "search_speaker", "search_vector", "search_unembedded", "search_state",
+    "search_speaker", "search_vector", "search_unembedded", "search_state", "prompt_note",
 )  # fmt: skip
 """Tables whose rows come with those of others, are made anew, or belong to one database alone."""
 _IN_REPORT = {"entry": "entries", "checkpoint": "checkpoints", "blob": "blobs", "item": "items"}
@@ -106,7 +106,6 @@ class MemoryImport:
         self._take("branch_base", self._adjust_base)
         self._take("base_group", self._adjust_group)
         self._take_places()
-        self._take("prompt_note", self._adjust_note, known=_TABLES["prompt_note"].key)
         self._take_audit()
         self._merge_conversations()
         self._move_marks()
@@ -423,9 +422,6 @@ class MemoryImport:
 
     def _adjust_compaction(self, row: Row) -> None:
         compaction_records.renumber(row, self._ids["compaction"])
-
-    def _adjust_note(self, row: Row) -> None:
-        prompt_notes.renumber(row, lambda kind, number: self._ids[_OWNERS.get(kind, "memory")].get(number))
 
     def _take_audit(self) -> None:
         """Append the entries of the audit trail that are new to the chain."""

@@ -68,7 +68,7 @@ async def test_compactions_are_listed_and_what_a_summary_stands_for_is_read_in_p
     behind = messages_behind(memory, summary, conversation_id="t")
     assert [each.id for each in found[0].made] == [summary.id]
     assert (found[0].lane, found[0].saved > 0) == ("state", True)
-    assert sum(each.dropped for each in found) == len(behind)
+    assert sum(len(each.dropped) for each in found) == len(behind)
     assert [each.created_at for each in found] == sorted((each.created_at for each in found), reverse=True)
     assert len(found) > 1
     assert await chat.acompactions(1) == found[:1]

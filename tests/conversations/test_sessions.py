@@ -251,21 +251,6 @@ class TestTwoViewsOfOneLog:
         [back] = session.rounds[0].post_list
         assert (back.message, back.send_to, back.attachment_list) == ("new", "User", post.attachment_list)
 
-    async def test_messages_for_a_role_are_seen_with_its_eyes(self, session, do):
-        each = session.create_round("q")
-        attachment = Attachment.create("plan", "1. plot")
-        session.add_post(each.id, Post.create("plot", "User", "Planner", id="1"))
-        session.add_post(each.id, Post.create("do it", "Planner", "Worker", [attachment], id="2"))
-        session.add_post(each.id, Post.create("done", "Worker", "Planner", id="3"))
-        assert await do(session, "messages_for", "Planner") == [
-            HumanMessage("plot", name="User", id="1"),
-            AIMessage("do it", name="Planner", id="2", additional_kwargs={"attachments": [attachment.to_dict()]}),
-            HumanMessage("done", name="Worker", id="3"),
-        ]
-        assert [message.type for message in await do(session, "messages_for", "Worker")] == ["human", "ai"]
-        session.fail_round(each.id)
-        assert await do(session, "messages_for", "Planner") == []
-
 
 LEGACY = """
 id: conv-old

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -110,11 +109,10 @@ def readable(memory: AgentMemory) -> dict[str, Any]:
             for message in chat.messages
         ]
         found["session", *place] = memory.session(each.conversation_id, each.namespace).to_conversation().to_dict()
-        found["notes", *place] = [
-            replace(note, items=tuple(item._replace(row=None, score=None) for item in note.items))
-            for note in chat.shown()
+        found["compactions", *place] = [
+            (each.created_at, each.lane, each.reached, each.dropped, each.made, each.saved)
+            for each in chat.compactions()
         ]
-        found["compactions", *place] = chat.compactions()
     saver = AgentMemorySaver(memory.database, serde=memory.checkpointer.serde)
     for each in saver.list(None):
         config = each.config

@@ -9,7 +9,7 @@ order by id desc
 limit cast(:limit as bigint);
 
 -- name: compaction
-select c.id, c.digest, c.reached, c.slot, c.created_at, c.checksum, c.body
+select c.id, c.lane, c.digest, c.reached, c.slot, c.created_at, c.checksum, c.body
 from compaction c
 where c.id = :id and c.branch_id = :branch;
 

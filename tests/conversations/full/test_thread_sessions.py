@@ -72,7 +72,6 @@ class TestRewinding:
         session = memory.session(thread())
         assert [each.user_query for each in session.rounds] == ["1", "3"]
         assert [entry.content for entry in session.get_shared_memory_entries("plan")] == ["plan 3"]
-        assert [message.content for message in session.messages_for("User")] == ["apples 1", "apples 3"]
         assert {found.text for found in memory.search("apples", kinds=["message"])} == {"apples 1", "apples 3"}
         assert {found.text for found in memory.search("apples", config=first)} == {"apples 1"}
         assert memory.admin.verify().ok
