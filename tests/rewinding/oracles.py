@@ -12,12 +12,15 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from random import Random
 from typing import Any
 
 import pytest
 
-from langchain_agentmem import Conversation, Post, Round
+from langchain_agentmem import Post, Round
+from langchain_agentmem.base.concurrency import in_worker
+from langchain_agentmem.conversations.log_entries import post_entry, round_entry
 from langchain_agentmem.messages.role_rounds import Retention
 
 from .adapters import Real
@@ -47,8 +50,10 @@ class Rounds(Real):
 
     def adding(self, config, name, a):
         """Both at once: a task that calls others sees what they have written so far."""
-        talk = Conversation.create([Round.create(name).with_post(Post.create(name, "a", "b"))])
-        return getattr(self.memory.session(config), f"{a}import_")(talk)
+        session, begun, now = self.memory.session(config), Round.create(name), self.memory.database.now()
+        entries = [round_entry(begun, now), post_entry(Post.create(name, "a", "b"), begun.id, now)]
+        add = partial(session._run, "add", session._append(entries), write=True)
+        return in_worker(add, writes=True) if a else add()
 
     def looking(self, config, a):
         return getattr(self.memory.session(config), f"{a}to_conversation")()
