@@ -28,7 +28,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache, lru_cache
+from functools import lru_cache
 from threading import TIMEOUT_MAX
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
@@ -36,9 +36,8 @@ from annotated_types import Ge, Le
 from langchain_core.messages import BaseMessage
 from pydantic import Field
 
-from langchain_agentmem.base.argument_checks import Options, check_value, text_given
-from langchain_agentmem.base.clock import EARLIEST, moment, time_given
-from langchain_agentmem.base.data_tables import data_table
+from langchain_agentmem.base.argument_checks import Options, check_value, name_given, text_given
+from langchain_agentmem.base.clock import EARLIEST, LATEST, time_given
 from langchain_agentmem.base.encoding import replace_surrogates
 from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.base.redaction import redact
@@ -314,21 +313,9 @@ def sentence(subject: str, predicate: str, obj: str) -> str:
     return f"{subject} {predicate.replace('_', ' ')} {obj}"
 
 
-@cache
-def data_file(name: str) -> dict[str, Any]:
-    """What a YAML file of this package holds."""
-    loaded: dict[str, Any] = data_table(f"facts/{name}")
-    return loaded
-
-
 def maybe_time(value: Any, what: str) -> int | None:
     """A time that a user gave, see `time_given`; None if they gave none."""
     return None if value is None else time_given(value, what)
-
-
-def maybe_moment(at: int | None) -> datetime | None:
-    """The time that a stored number stands for, if it is one."""
-    return None if at is None else moment(at)
 
 
 # -- events ------------------------------------------------------------------------------------------------------------
@@ -349,13 +336,14 @@ class State(NamedTuple):
         object: Of what.
         role: Who said it first.
         start: When it began, in microseconds since 1970.
-        end: When it ended, if anybody said so.
+        end: When it ended, if anybody said so, or another fact ended it.
         given: Whether anybody said when it began; else it is when it was said.
         lasting: Whether anybody said that it goes on, so that it ends what was before it.
         sure: The confidence, if there is any.
         learned: When it was learned first.
         rank: Its place among what was learned at one time.
         said: What told of it.
+        ended_by: The fact that ended it, see `endings`.
     """
 
     subject: str
@@ -370,6 +358,7 @@ class State(NamedTuple):
     learned: int
     rank: int
     said: tuple[Event, ...]
+    ended_by: str | None = None
 
 
 def state(extra: Mapping[str, Any], recorded: int | None = None) -> State | None:
@@ -408,20 +397,10 @@ def counting(events: Sequence[Event], recorded: int | None = None) -> list[Event
     return [event for event in known if event["do"] != UNDO and event["n"] not in off]
 
 
-def state_of(extra: Mapping[str, Any], recorded: int | None = None) -> State:
-    """Return `state`; if the fact was taken back or not known yet, what was told of it in the first place."""
-    if (known := state(extra, recorded)) is None:
-        unsaid = {"n": 0, "at": 0, "do": SAID, "role": extra["role"], "from": 0, "to": None}  # another line tells of it
-        first = next((event for event in extra["told"] if event["do"] == SAID), unsaid)
-        known = state({**extra, "told": [first]})
-        assert known is not None  # noqa: S101 - what is told of by an event is known
-    return known
-
-
 def names_of(extra: Mapping[str, Any], recorded: int | None = None) -> tuple[str, str, str]:
-    """What a fact is found by. What was taken back stays, to be had again, and is found under its old names."""
-    known = state_of(extra, recorded)
-    return known.subject, known.predicate, known.object
+    """Return what a fact is found by. What was taken back is found by its first names, to be had again."""
+    known = state(extra, recorded)
+    return (extra["subject"], extra["predicate"], extra["object"]) if known is None else known[:3]
 
 
 def says_more(known: State, event: Event) -> bool:
@@ -497,20 +476,8 @@ class Rules(NamedTuple):
         return predicate_key(predicate) in self.single
 
 
-class FactEnding(NamedTuple):
-    """When a fact ended.
-
-    Attributes:
-        at: When, in microseconds since 1970; None if it has not.
-        by: The fact that ended it, if one did.
-    """
-
-    at: int | None
-    by: str | None = None
-
-
-def endings(states: Mapping[str, State], agreed: Rules) -> dict[str, FactEnding]:
-    """When facts ended.
+def endings(states: Mapping[str, State], agreed: Rules) -> dict[str, State]:
+    """Return facts with the ends that other facts gave them.
 
     A fact that nobody gave an end ends where the next value begins that was said to last. Of two values that began at
     one moment the one that was learned later is the next, unless it was said that it began just then: then they
@@ -520,7 +487,7 @@ def endings(states: Mapping[str, State], agreed: Rules) -> dict[str, FactEnding]
         states: Facts by their ids, with all that have the same subject and predicate.
         agreed: What is agreed on names.
     """
-    found = {key: FactEnding(known.end) for key, known in states.items()}
+    found = dict(states)
     single = [(key, known) for key, known in states.items() if agreed.is_single(known.predicate)]
     single.sort(key=lambda each: (each[1].start, each[1].learned, each[1].rank, each[0]))
     lasting: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)  # ids and values of what goes on so far
@@ -530,7 +497,7 @@ def endings(states: Mapping[str, State], agreed: Rules) -> dict[str, FactEnding]
         for earlier, other in before:
             follows = known.start > states[earlier].start or not known.given
             if other != value and known.lasting and follows:
-                found[earlier] = FactEnding(known.start, key)
+                found[earlier] = states[earlier]._replace(end=known.start, ended_by=key)
             else:
                 lasting[thing].append((earlier, other))
         if known.end is None:
@@ -546,24 +513,20 @@ def united(states: Mapping[str, State], first: Collection[str], agreed: Rules) -
         first: The ids that stay where facts are one; of several, and of the others, the one that was learned first.
         agreed: What is agreed on names.
     """
-    until: dict[str, int | None] = {key: ending.at for key, ending in endings(states, agreed).items()}
+    ended = endings(states, agreed)
     found: dict[str, State] = {}
     alike: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for key, known in sorted(states.items(), key=lambda each: (each[0] not in first, each[1].learned, each[0])):
         there = alike[agreed.canonical(known.subject), predicate_key(known.predicate), agreed.canonical(known.object)]
-        same = next((each for each in there if overlaps(found[each], until[each], known.start, until[key])), None)
+        same = next((each for each in there if overlaps(ended[each], known.start, ended[key].end)), None)
         if same is None:
             there.append(key)
             found[key] = known
         else:
             found[same] = _together(found[same], known)
-            until[same] = _later(until[same], until[key])
+            later = max(ended[same], ended[key], key=lambda each: LATEST if each.end is None else each.end)
+            ended[same] = later._replace(start=min(ended[same].start, known.start))
     return {key: found[key] for key in states if key in found}
-
-
-def _later(one: int | None, other: int | None) -> int | None:
-    """The later of two ends, of which None is the last."""
-    return None if one is None or other is None else max(one, other)
 
 
 def _together(one: State, other: State) -> State:
@@ -580,16 +543,9 @@ def _together(one: State, other: State) -> State:
     )
 
 
-def overlaps(known: State, end: int | None, start: int, stop: int | None) -> bool:
-    """Whether a fact held at some time between two.
-
-    Args:
-        known: The fact.
-        end: When it ended.
-        start: The first moment.
-        stop: The moment behind the last; None for ever.
-    """
-    return (end is None or start < end) and (stop is None or known.start < stop)
+def overlaps(known: State, start: int, stop: int | None) -> bool:
+    """Return whether a fact held at some time from a moment on, up to another; None for ever."""
+    return (known.end is None or start < known.end) and (stop is None or known.start < stop)
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------------
@@ -597,23 +553,6 @@ def overlaps(known: State, end: int | None, start: int, stop: int | None) -> boo
 
 FactSource: TypeAlias = "str | MessageLike | tuple[str, str]"
 """A message that says something: its id, or the message; or a pair of its id and that of its conversation."""
-
-
-def settings_given(settings: FactsConfig | None) -> FactsConfig:
-    """Settings that somebody gave, or the usual ones."""
-    given: FactsConfig = check_value(FactsConfig | None, settings, "settings") or FactsConfig()
-    return given
-
-
-def role_given(role: Any) -> str:
-    """A role that somebody gave.
-
-    Raises:
-        InvalidInput: It is no text, or empty.
-    """
-    if not isinstance(role, str) or not role.strip():
-        raise InvalidInput(f'A role is text such as "user", not {safe_repr(role)}.')
-    return role
 
 
 def sources_given(source: Any, *, listed: bool = False) -> list[tuple[str, str | None]]:
@@ -655,7 +594,7 @@ def _end_given(value: Any) -> dict[str, Any]:
 
 
 _FACT_FIELDS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
-    "role": lambda value: {"role": role_given(value)},
+    "role": lambda value: {"role": name_given(value, "a role")},
     "subject": lambda value: {"subject": thing_given(value, "The subject")},
     "predicate": lambda value: {"predicate": name_of(value, "The predicate")},
     "obj": lambda value: {"object": thing_given(value, "The object")},
@@ -667,12 +606,11 @@ _FACT_FIELDS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
 """What can be changed of a fact, and the fields of its state that a value stands for."""
 
 
-def fields_given(extra: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Changes that somebody wants of a fact, as fields of its state."""
+def fields_given(known: State, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return changes that somebody wants of a fact, as fields of its state."""
     if not changes or (unknown := [name for name in changes if name not in _FACT_FIELDS]):
         what = f"{safe_repr(unknown[0])} is none of them" if changes else "none is given"
         raise MessageError(f"What can be changed of a fact is {', '.join(_FACT_FIELDS)}; {what}.")
-    known = state_of(extra)
     fields: dict[str, Any] = {}
     for name, value in changes.items():
         fields |= _FACT_FIELDS[name](value)

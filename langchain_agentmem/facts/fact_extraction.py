@@ -28,12 +28,13 @@ from typing import Any, NamedTuple
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from langchain_agentmem.base.clock import EARLIEST, micros, moment, time_written
+from langchain_agentmem.base.data_tables import data_table
 from langchain_agentmem.base.events import FirstFailures
 from langchain_agentmem.base.fencing import fenced, harmless
 from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.errors import InvalidInput, leaves_the_node, safe_repr
 from langchain_agentmem.facts import fact_store
-from langchain_agentmem.facts.fact import ExtractionFailure, FactsConfig, data_file, name_of, sentence
+from langchain_agentmem.facts.fact import ExtractionFailure, FactsConfig, name_of, sentence
 from langchain_agentmem.facts.fact_store import FactChanges, FactsGround, FactStatement, FactView
 from langchain_agentmem.language_models.lenient_json import is_cut_off, read_json, read_row, strip_reasoning
 from langchain_agentmem.language_models.model_calls import Writer, ask
@@ -124,7 +125,7 @@ def question(some: Sequence[Due], settings: FactsConfig, single: Sequence[str]) 
         settings: What it is told besides.
         single: The predicates that have one value at a time.
     """
-    told = [data_file("extraction_prompt.yaml")["instructions"]]
+    told = [data_table("facts/extraction_prompt.yaml")["instructions"]]
     if single:
         told.append(f"These have one value at a time, so a new one ends the old: {', '.join(single)}.")
     if settings.instructions:
@@ -262,7 +263,7 @@ def waiting(facts: FactView, keys: Sequence[str] | None = None) -> list[Due]:
             message=fact_store.message_of(text),
             said_at=text.created_at,
             conversation=fact_store.conversation_of(text),
-            listed=fact_store.is_listed(text),
+            listed=text.label is None,
             attempts=rows[text.key].extra["attempts"],
             failed=rows[text.key].label == FAILED,
             until=rows[text.key].extra.get("until") or 0,

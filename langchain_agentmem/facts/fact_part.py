@@ -14,10 +14,11 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import Field, InstanceOf, TypeAdapter
 
 from langchain_agentmem.base.clock import EARLIEST, LATEST
+from langchain_agentmem.base.data_tables import data_table
 from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, safe_repr
 from langchain_agentmem.facts import fact_store
-from langchain_agentmem.facts.fact import RULE, Fact, data_file
+from langchain_agentmem.facts.fact import RULE, Fact
 from langchain_agentmem.facts.fact_store import FactChanges, FactView
 from langchain_agentmem.messages.message import decode_body
 from langchain_agentmem.rewinding import branches, memory_rows
@@ -66,10 +67,13 @@ def _values(facts: FactView, some: Mapping[int, Row]) -> dict[int, Fact]:
     return {number: values[each.key] for number, each in kept.items() if each.key in values}
 
 
-KINDS = (RULE, TEXT, memory_rows.DUE, FACT, memory_rows.FORMER)
+KINDS = (RULE, TEXT, memory_rows.DUE, FACT)
 """What is kept in a file."""
 CHECKED = (*KINDS, memory_rows.FAILURE)
 """What can be told to be whole."""
+
+
+_FORMS = data_table("facts/fact_records.yaml")
 
 
 def draft_of(record: Any) -> RowDraft:
@@ -111,17 +115,16 @@ def load(facts: FactChanges, drafts: Sequence[RowDraft]) -> None:
 
 
 def _draft(record: Any) -> RowDraft:
-    forms = data_file("fact_records.yaml")
-    _holds(record, forms["record"])
+    _holds(record, _FORMS["record"])
     kind, key, extra, label = record["kind"], record["id"], record["extra"], record["label"]
-    _holds(extra, forms[label if kind == RULE else kind])
-    if kind not in (RULE, memory_rows.FORMER):
+    _holds(extra, _FORMS[label if kind == RULE else kind])
+    if kind != RULE:
         for event in extra["told"]:
-            _holds(event, forms["event"])
+            _holds(event, _FORMS["event"])
             if kind == FACT:
-                _holds(event, forms[event["do"]])
+                _holds(event, _FORMS[event["do"]])
             if event["do"] == SET:
-                _holds(event["fields"], {name: forms["fields"][name] for name in event["fields"]})
+                _holds(event["fields"], {name: _FORMS["fields"][name] for name in event["fields"]})
         if kind != FACT:  # of which another line may tell
             next(event for event in extra["told"] if event["do"] == SAID)
     if kind == FACT:

@@ -468,7 +468,7 @@ def listing(
             if kind == FACT:
                 there = facts.settled(rows, whole=limit is None)
             else:
-                there = [fact_store.raw_fact(kept) for kept in rows.values() if fact_store.is_listed(kept)]
+                there = [fact_store.raw_fact(kept) for kept in rows.values() if kept.label is None]
             there = [fact for fact in there if wanted(fact)]
             shown += [(rows[fact.id].created_at, rows[fact.id].number, fact) for fact in there]
             count += len(there)

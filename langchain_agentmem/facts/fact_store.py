@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from langchain_agentmem.base.clock import LATEST, NewId, moment
 from langchain_agentmem.base.concurrency import collecting_later
@@ -25,7 +25,7 @@ from langchain_agentmem.facts.fact import Fact, FactsConfig, Rules, Source, Stat
 from langchain_agentmem.messages.message import SOURCES, Message, decode_body, plain, same_body
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import Change, MemorySession
-from langchain_agentmem.rewinding.memory_rows import DUE, FACT, FAILURE, FORMER, OTHERS, SAID, TEXT, Kept, RowDraft
+from langchain_agentmem.rewinding.memory_rows import DUE, FACT, FAILURE, OTHERS, SAID, TEXT, Kept, RowDraft
 from langchain_agentmem.rewinding.message_sources import SET, UNDO, without
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.tracing import given_only
@@ -34,8 +34,6 @@ DESCRIPTION = "description"
 """The key of the text with which a memory begins."""
 
 T = TypeVar("T")
-Telling: TypeAlias = Literal["added", "changed", "known"]
-"""What a statement did to its fact."""
 
 
 BEHIND_ALL = (LATEST, 2**63 - 1)
@@ -60,16 +58,14 @@ class FactView:
     def rules(self) -> Rules:
         """What is agreed on names."""
         aliases: dict[str, fact_values.Alias] = {}
-        single = {predicate_key(name) for name in fact_values.SINGLE_VALUED}
+        is_single = {predicate_key(name): True for name in fact_values.SINGLE_VALUED}
         for kept in self.every(fact_values.RULE):
             _, _, key = kept.key.partition(":")
             if kept.label == fact_values.ALIAS:
                 aliases[key] = fact_values.Alias(name=kept.extra["name"], into=kept.extra["into"])
-            elif kept.label == fact_values.SINGLE and kept.extra["single"]:
-                single.add(key)
             elif kept.label == fact_values.SINGLE:
-                single.discard(key)
-        return Rules(aliases, frozenset(single))
+                is_single[key] = kept.extra["single"]
+        return Rules(aliases, frozenset(key for key, single in is_single.items() if single))
 
     @cached_property
     def stored(self) -> dict[str, Kept]:
@@ -157,13 +153,11 @@ class FactView:
         wanted = [None if keys is None else set(keys) for keys in (subjects, predicates, objects)]
         if set() in wanted:
             return {}
-        if subjects is None and objects is None:
+        if (subjects is None and objects is None) or recorded is not None:
             found = self.stored
         else:
             found = self._looked_up(*wanted)
-            if recorded is not None:
-                found |= self.named(FACT, {kept.key for kept in self.every(FORMER)} - found.keys())
-            elif self.view.scope is None and (predicates is not None or None in (subjects, objects)):
+            if self.view.scope is None and (predicates is not None or None in (subjects, objects)):
                 return found
 
         def is_about(kept: Kept) -> bool:
@@ -258,7 +252,7 @@ class FactView:
             every = fact_values.united(every, states, agreed)
             states = {key: every[key] for key in states if key in every}
         with collecting_later():
-            ends = fact_values.endings(every, agreed)
+            ended = fact_values.endings(every, agreed)
             return [
                 Fact(
                     id=key,
@@ -267,14 +261,14 @@ class FactView:
                     predicate=known.predicate,
                     object=agreed.spelled(known.object),
                     valid_from=moment(known.start),
-                    valid_to=fact_values.maybe_moment(ends[key].at),
+                    valid_to=None if (end := ended[key].end) is None else moment(end),
                     recorded_at=moment(known.learned),
                     told=tuple(map(_source, known.said)),
                     confidence=known.sure,
-                    ended_by=ends[key].by,
+                    ended_by=ended[key].ended_by,
                 )
                 for key, known in states.items()
-                if at is None or fact_values.overlaps(known, ends[key].at, at, at + 1)
+                if at is None or fact_values.overlaps(ended[key], at, at + 1)
             ]
 
 
@@ -319,15 +313,9 @@ def message_of(kept: Kept) -> Message:
     return decode_body(kept.body, kept.extra["told"][0]["id"])
 
 
-def conversation_of(kept: Kept) -> str | None:
-    """The conversation or thread of a message, if it is known."""
-    found: str | None = kept.extra["told"][0].get("in")
-    return found
-
-
-def is_listed(kept: Kept) -> bool:
-    """Whether a message is shown and found beside the facts."""
-    return kept.label is None
+def conversation_of(kept: Kept) -> Any:
+    """Return the conversation or thread of a message; None where it is not known."""
+    return kept.extra["told"][0].get("in")
 
 
 def _read_key(message_id: str, conversation: str | None) -> str:
@@ -349,7 +337,7 @@ def draft_of(key: str, extra: Mapping[str, Any], created_at: int) -> RowDraft:
         created_at: When it began to be known.
     """
     known = fact_values.state(extra)
-    subject, predicate, obj, *_ = known or fact_values.state_of(extra)
+    subject, predicate, obj, *_ = known or (extra["subject"], extra["predicate"], extra["object"])
     return RowDraft(
         FACT,
         key,
@@ -407,7 +395,7 @@ class FactChanges(FactView):
         self.change, self.path, self.new_id = change, path, new_id
         self.written: dict[str, Kept] = {}
 
-    def tell(self, said: FactStatement, fact: str | None = None) -> tuple[str, Telling]:
+    def tell(self, said: FactStatement, fact: str | None = None) -> tuple[str, bool]:
         """Somebody says something.
 
         Args:
@@ -416,15 +404,15 @@ class FactChanges(FactView):
                 out.
 
         Returns:
-            The id of the fact, and whether that was added, changed, or known.
+            The id of the fact, and whether it is new.
         """
         agreed, now = self.rules, self.change.now
         thing, predicate = agreed.canonical(said.subject), predicate_key(said.predicate)
         value = agreed.canonical(said.object)
         # Of what may have many values at a time, the others say nothing of this one.
-        found = self._of(thing, predicate, None if agreed.is_single(predicate) else value)
+        found = self._of(thing, predicate, None if predicate in agreed.single else value)
         states = states_of(found)
-        ends = fact_values.endings(states, agreed)
+        ended = fact_values.endings(states, agreed)
         start = said.start
         if start is None:
             start = now if said.said_at is None else said.said_at
@@ -441,7 +429,7 @@ class FactChanges(FactView):
             for key, known in states.items()
             if agreed.canonical(known.object) == value
             and (
-                fact_values.overlaps(known, ends[key].at, start, said.end)
+                fact_values.overlaps(ended[key], start, said.end)
                 or (said.message is not None and said.start is None and not fact_values.says_more(known, event))
             )
         ]
@@ -449,15 +437,14 @@ class FactChanges(FactView):
             key, names = self.new_id(), {"subject": said.subject, "predicate": said.predicate, "object": said.object}
             unwritten = Kept(0, None, FACT, key, None, None, None, now, now, None, None, None, b"", {})
             self.restate(unwritten, {**names, "role": said.role, "told": [event]})
-            return key, "added"
+            return key, True
         key = fact or min(same, key=lambda key: (states[key].start, key))
         kept, told_here = found[key], states[key]
         if (own := kept.extra.get("own")) is not None:  # what other lines tell is not said here yet
             told_here = told_here._replace(said=tuple(each for each in told_here.said if each["n"] in own))
-        if not fact_values.says_more(told_here, event):
-            return key, "known"
-        self._happens(kept, event)
-        return key, "changed"
+        if fact_values.says_more(told_here, event):
+            self._happens(kept, event)
+        return key, False
 
     def correct(self, kept: Kept, changes: Mapping[str, Any]) -> None:
         """Somebody corrects a fact.
@@ -468,9 +455,12 @@ class FactChanges(FactView):
 
         Raises:
             InvalidInput: A value cannot be one.
-            MessageError: A change does not fit.
+            MessageError: A change does not fit, or the fact was taken back.
         """
-        self._happens(kept, {"do": SET, "fields": fact_values.fields_given(kept.extra, changes)})
+        known = fact_values.state(kept.extra)
+        if known is None:
+            raise MessageError(f"The fact {safe_repr(kept.key)} was taken back. Call undo() to have it again first.")
+        self._happens(kept, {"do": SET, "fields": fact_values.fields_given(known, changes)})
 
     def undo(self, kept: Kept) -> None:
         """Take back the last event of a fact; what was taken back last counts again."""
@@ -514,8 +504,6 @@ class FactChanges(FactView):
             stored["told"] = [event for event in extra["told"] if event["n"] not in theirs]
             extra = {**extra, "own": [event["n"] for event in stored["told"]]}
         draft = draft_of(kept.key, extra, kept.created_at)
-        if kept.extra and fact_values.names_of(kept.extra) != fact_values.names_of(extra):
-            self.change.drafts.append(RowDraft(FORMER, kept.key, b"", self.change.now))
         self.written[kept.key] = kept._replace(body=draft.body or b"", extra=extra)
         self.change.drafts.append(draft._replace(extra=stored))
 
@@ -634,13 +622,9 @@ class FactChanges(FactView):
         if said is not None:
             message = changed(message_of(said), changes)
             self.forsake(said)
-            there, listed = conversation_of(said), is_listed(said)
-            self._put(key, message, said.created_at, conversation=there, listed=listed)
+            self._put(key, message, said.created_at, conversation=conversation_of(said), listed=said.label is None)
             return True
-        kept = self.row(key)
-        if fact_values.state(kept.extra) is None:
-            raise MessageError(f"The fact {safe_repr(key)} was taken back. Call undo() to have it again first.")
-        self.correct(kept, changes)
+        self.correct(self.row(key), changes)
         return False
 
     def remove(self, key: str) -> bool:
@@ -662,7 +646,7 @@ class FactChanges(FactView):
         """
         gone = [
             kept
-            for kind in (FACT, FORMER, TEXT, DUE, FAILURE, fact_values.RULE)
+            for kind in (FACT, TEXT, DUE, FAILURE, fact_values.RULE)
             for kept in self.every(kind)
             if kind != fact_values.RULE or rules or kept.label == fact_values.ALIAS
         ]

@@ -14,7 +14,7 @@ rewound with the thread, and a node that is executed again reads again and remem
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypedDict
@@ -25,11 +25,12 @@ from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool
 from pydantic import Field
 
-from langchain_agentmem.base.argument_checks import check_flag, texts_given
+from langchain_agentmem.base.argument_checks import check_flag, check_instance, texts_given
 from langchain_agentmem.base.clock import micros, moment
+from langchain_agentmem.base.data_tables import data_table
 from langchain_agentmem.base.namespaces import configurable_of, id_of, path_of
 from langchain_agentmem.errors import InvalidInput, safe_repr
-from langchain_agentmem.facts.fact import Fact, FactsConfig, data_file, settings_given
+from langchain_agentmem.facts.fact import Fact, FactsConfig
 from langchain_agentmem.facts.fact_extraction import Due, learn, summary, times_in
 from langchain_agentmem.facts.fact_store import FactsGround
 from langchain_agentmem.facts.kg_memory import KGMemory
@@ -140,14 +141,11 @@ def _history(facts: KGMemory, given: FactHistory) -> Any:
     return {"history": history, **left_out}
 
 
-_ABOUT = data_file("fact_operations.yaml")
-_FUNCTIONS: Mapping[str, tuple[type[Arguments], Callable[[Any, Any], Any]]] = {
-    "fact_add": (FactAdd, _add),
-    "fact_search": (FactSearch, _search),
-    "fact_history": (FactHistory, _history),
-}
-OPERATIONS = tuple(
-    Operation(name=name, arguments=given, do=do, **_ABOUT[name]) for name, (given, do) in _FUNCTIONS.items()
+_ABOUT = data_table("facts/fact_operations.yaml")
+OPERATIONS = (
+    Operation(name="fact_add", arguments=FactAdd, do=_add, **_ABOUT["fact_add"]),
+    Operation(name="fact_search", arguments=FactSearch, do=_search, **_ABOUT["fact_search"]),
+    Operation(name="fact_history", arguments=FactHistory, do=_history, **_ABOUT["fact_history"]),
 )
 """What a model can do with facts."""
 
@@ -249,7 +247,7 @@ class RememberFacts(MemoryRunnable):
         self._namespace = namespace
         self._shared = check_flag("share_conversation", share_conversation)
         self._roles = frozenset(texts_given(roles, "Roles"))
-        self._settings = settings_given(settings)
+        self._settings = check_instance(FactsConfig, settings, "settings") or FactsConfig()
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> dict[str, Any]:  # noqa: A002
         """Extract facts from the new messages of a state.

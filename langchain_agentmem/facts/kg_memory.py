@@ -45,7 +45,15 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Self, Unpack
 
-from langchain_agentmem.base.argument_checks import check_flag, check_value, check_whole, limit_given, text_given
+from langchain_agentmem.base.argument_checks import (
+    check_flag,
+    check_instance,
+    check_value,
+    check_whole,
+    limit_given,
+    name_given,
+    text_given,
+)
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.conversations.log_entries import message_of as message_given
@@ -142,7 +150,7 @@ class KGMemory(FactReader, EventSource):
         self._model = usable_model(model)
         self._asking: list[None] = []  # one for each caller who is having a text extracted just now
         point = branch_at(branch, namespace, database.scopes)
-        self.settings: FactsConfig = fact_values.settings_given(settings)
+        self.settings = check_instance(FactsConfig, settings, "settings") or FactsConfig()
         self._ground = FactsGround(database=database, point=point, settings=self.settings, description=description)
         self._database = self._ground.database
         self._key = TaskKey(point.path, KIND, point.name)
@@ -189,7 +197,7 @@ class KGMemory(FactReader, EventSource):
         start, end = fact_values.maybe_time(valid_from, "valid_from"), fact_values.maybe_time(valid_to, "valid_to")
         fact_values.check_order(start, end)
         said = FactStatement(
-            role=fact_values.role_given(role),
+            role=name_given(role, "a role"),
             subject=fact_values.thing_given(subject, "The subject"),
             predicate=fact_values.name_of(predicate, "The predicate"),
             object=fact_values.thing_given(obj, "The object"),
@@ -467,7 +475,7 @@ class KGMemory(FactReader, EventSource):
         """
         if n is not None:
             check_whole("n", n)
-        fact_values.role_given(role)
+        name_given(role, "a role")
         find = partial(fact_reader.listing, limit=n, wanted=lambda fact: fact.role == role)
         return self._retrieve("facts.retrieve_by_role", find, include_ids=include_ids, role=role, n=n)
 
@@ -529,7 +537,7 @@ class KGMemory(FactReader, EventSource):
             raise InvalidInput(
                 "To extract facts a model is needed: memory.facts(…, model=…). Without one, use add_fact()."
             )
-        content, role = text_given(text, "The text"), fact_values.role_given(role)
+        content, role = text_given(text, "The text"), name_given(role, "a role")
         said, _ = message_given(new_id=self._database.new_id, role=role, content=content)
         key, path = said.message_id, self._ground.point.path
         self._asking.append(None)  # meanwhile nobody begins to ask about it in the background too

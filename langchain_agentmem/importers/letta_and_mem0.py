@@ -384,8 +384,8 @@ def _relation(given: Mapping[str, Any], to: parcels.Destination) -> parcels.Parc
     said = FactStatement("user", subject, predicate, object_)
 
     def tell(tx: Transaction, change: Change) -> list[str]:
-        fact_id, telling = FactChanges(tx, change, at.path, new_uuid).tell(said)
-        return [fact_id] if telling == "added" else []
+        fact_id, is_new = FactChanges(tx, change, at.path, new_uuid).tell(said)
+        return [fact_id] if is_new else []
 
     def make(tx: Transaction, now: int) -> list[str]:
         return changed(tx, at, tell, now, Writer("import", to.kind))

@@ -101,7 +101,7 @@ class TestRetrieving:
         # In the original the last 0 of something were all of it.
         assert facts.retrieve_recent(0) == facts.retrieve_by_role("user", 0) == []
         for role in ("", " ", None, 7):
-            with pytest.raises(InvalidInput, match="A role is text"):
+            with pytest.raises(InvalidInput, match="cannot be a role"):
                 facts.retrieve_by_role(role)
 
     def test_a_fact_that_has_ended_says_so(self, memory):
