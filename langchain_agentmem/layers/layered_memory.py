@@ -327,7 +327,7 @@ class LayeredMemory(Layer):
             raise InvalidInput(f"core is a mapping of keys to values, not {type(core).__name__}.")
         values = {key: _form("a value", value, "value", _SETTING) for key, value in (core or {}).items()}
         named = [self.core._setting_of(key, **value) for key, value in values.items()]
-        settings: Sequence[memory_layers.Setting] = list({each.key: each for each in named}.values())
+        settings = list({each.key: each for each in named}.values())
         forms = [{"kind": NOTE, **_form("an event", each, "content", _EVENT)} for each in _listed(recall)]
         events = [self.recall._event_of(**form) for form in forms]
         records = [self.archival._checked(**_form("a record", each, "content", _RECORD)) for each in _listed(archival)]
@@ -336,7 +336,9 @@ class LayeredMemory(Layer):
             marks.setdefault(text, []).extend(tags)
         ids = {text: self._ground.database.new_id() for text in marks}
 
-        def also(tx: Transaction, change: Change) -> bool:
+        def make(tx: Transaction, change: Change) -> bool:
+            if settings:
+                self.core._add_to(tx, change, settings)
             change.drafts += events
             for text, tags in marks.items():
                 ids[text] = memory_layers.add_record(tx, change, ids[text], text, list(dict.fromkeys(tags)))
@@ -344,8 +346,7 @@ class LayeredMemory(Layer):
 
         texts = [memory_rows.text_of(each.body or b"") for each in events]
         with self._step("write", core=settings, recall=texts, archival=[text for text, _ in records]) as step:
-            settings, _, is_full = self.core._place(settings, also)
-            if is_full:
+            if self._change(None, make):
                 memory_layers.make_room(self._ground)
             written = WrittenLayers(
                 core=tuple(each.key for each in settings),

@@ -4,7 +4,7 @@ Archival memory holds records that are kept for good, and found by search.
 
 Core memory holds a few keys and values that are always in the prompt. It has a budget, counted in the characters of its
 `key: value` lines. When a call exceeds it, what matters least, and of that what was written least recently, goes to
-archival memory, whence `restore` brings it back. What the call wrote stays, and so do the protected keys.
+archival memory. What the call wrote stays, and so do the protected keys.
 
 Recall memory is the timeline of what happened. Every event has an id, a kind and a time, and repeats are kept. The
 newest events are in the prompt. When there are many more, the old ones are consolidated: they become records of
@@ -15,7 +15,7 @@ their words. Events that a branch inherited are hidden on that branch alone: who
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -249,8 +249,6 @@ PROTECTED_KEYS = ("RESOURCE_INDEX", "resource_digest", "idea_md_summary", "phase
 CORE_EVICTED = "CORE_EVICT"
 """The tag of what left core memory to make room."""
 MOST = 5
-ATTEMPTS = 5
-"""How often a value is made smaller, while others take the room that it was to have."""
 _SECOND = 1_000_000
 _LAST = micros(datetime.max.replace(tzinfo=UTC))
 """The last end that there can be."""
@@ -270,18 +268,6 @@ class Setting(NamedTuple):
     value: str
     importance: int = USUAL
     expires_at: int | None = None
-
-
-class TooLarge(NamedTuple):
-    """A value for which there is no room, whatever else would leave.
-
-    Attributes:
-        setting: The value.
-        room: How many characters of it there is room for; less than one if there is none for its key.
-    """
-
-    setting: Setting
-    room: int
 
 
 class CoreMemory(Layer):
@@ -335,43 +321,14 @@ class CoreMemory(Layer):
             InvalidInput: An argument is wrong, or there is no room for the value.
         """
         setting = self._setting_of(key, value, importance, ttl)
-        with self._step("set", entries=[setting]) as step:
-            _, change, _ = self._place([setting])
-            step.finish(lambda: {"evicted": change.evicted})
+
+        def make(tx: Transaction, change: Change) -> list[str]:
+            self._add_to(tx, change, [setting])
+            return change.evicted
+
+        self._change("set", make, outputs=lambda evicted: {"evicted": evicted}, entries=[setting])
 
     aset = awaited(set, writes=True)  # noqa: A003 - the method
-
-    def _place(
-        self, settings: Sequence[Setting], also: Callable[[Transaction, Change], bool] | None = None
-    ) -> tuple[Sequence[Setting], Change, bool]:
-        """Set values that were checked, all of them or none, in one change with whatever else.
-
-        Args:
-            settings: The values. Those for which there is no room are compressed.
-            also: What else belongs to the change.
-
-        Returns:
-            The values as they were set, the change, and what the other returned.
-
-        Raises:
-            InvalidInput: There is no room.
-        """
-
-        def make(tx: Transaction, change: Change) -> tuple[TooLarge | None, Change, bool]:
-            too_large = self._add_to(tx, change, settings) if settings else None
-            more = False if also is None or too_large is not None else also(tx, change)
-            return too_large, change, more
-
-        for _ in range(ATTEMPTS + len(settings)):
-            too_large, change, more = self._change(None, make)
-            if too_large is None:
-                return settings, change, more
-            wanted, room = too_large
-            if room < 1:
-                break
-            value = self._ground.compressor.compress(wanted.value, room, f"the core memory {safe_repr(wanted.key)}")
-            settings = [each._replace(value=value) if each is wanted else each for each in settings]
-        raise InvalidInput(NO_ROOM)
 
     def delete(self, key: str) -> bool:
         """Delete a value. Returns whether it was there."""
@@ -379,37 +336,6 @@ class CoreMemory(Layer):
         return self._deleted(CORE, wanted, key=wanted)
 
     adelete = awaited(delete, writes=True)
-
-    def restore(self, key: str) -> bool:
-        """Bring back what left core memory to make room, with its importance and its end. Something else may leave.
-
-        Args:
-            key: Its key. A value that it has by now is replaced.
-
-        Returns:
-            Whether archival memory has it.
-        """
-        wanted = self._key(key)
-
-        def make(tx: Transaction, change: Change) -> bool:
-            found = memory_rows.newest(tx, change.view, RECORD, limit=1, label=_label(wanted))
-            if not found:
-                return False
-            [old] = found
-            value, importance = str(old.extra["value"]), int(old.extra["importance"])
-            too_large = self._add_to(tx, change, [Setting(wanted, value, importance, old.expires_at)])
-            if too_large is not None:
-                raise InvalidInput(NO_ROOM)
-            change.drafts[:] = [
-                memory_rows.moved(each, old) if (each.kind, each.key) == (CORE, wanted) else each
-                for each in change.drafts
-            ]
-            change.remove(RECORD, old.key)
-            return True
-
-        return self._change("restore", make, key=wanted)
-
-    arestore = awaited(restore, writes=True)
 
     def _setting_of(self, key: Any, value: Any, importance: Any = USUAL, ttl: Any = None) -> Setting:
         """A value to be set, checked and without secrets.
@@ -424,28 +350,33 @@ class CoreMemory(Layer):
             [(clean, said)] = redact_value({clean: said}).items()
         return Setting(clean, said, importance, self._ending(ttl))
 
-    def _add_to(self, tx: Transaction, change: Change, settings: Sequence[Setting]) -> TooLarge | None:
+    def _room(self, entries: Iterable[Kept], settings: Sequence[Setting]) -> int:
+        """Return how many characters are left beside some values and the protected keys, whatever else leaves."""
+        new = [(each.key, each.value) for each in settings]
+        staying = [
+            (each.key, each.text) for each in entries if each.key in PROTECTED_KEYS and each.key not in dict(new)
+        ]
+        return self.settings.core_max_chars - size([*new, *staying])
+
+    def _add_to(self, tx: Transaction, change: Change, settings: Sequence[Setting]) -> None:
         """Add what sets some values to a change, and what moves others out of the way.
 
-        Returns:
-            None; or, without having added anything, the value for which there is no room.
+        Raises:
+            InvalidInput: There is no room for them.
         """
-        most = self.settings.core_max_chars
         there = {each.key: each for each in everything(tx, change.view)}
-        others = [each for each in there.values() if each.key not in {new.key for new in settings}]
-        taken = sum(cost(each.key, each.value) for each in settings)
-        staying = sum(cost(each.key, each.text) for each in others if each.key in PROTECTED_KEYS)
-        if (excess := taken + staying - 1 - most) > 0:
-            largest = max(settings, key=lambda each: len(each.value))
-            # Where several are too large, each is left its share.
-            share = (sum(len(each.value) for each in settings) - excess) // len(settings)
-            return TooLarge(largest, max(share, len(largest.value) - excess))
+        if self._room(there.values(), settings) < 0:
+            raise InvalidInput(
+                f"Core memory has no room for this: with protected keys and what is set with it, it needs more than "
+                f"{self.settings.core_max_chars:,} characters. Delete or shorten some, or raise core_max_chars."
+            )
         for each in settings:
             begun = there[each.key].created_at if each.key in there else change.now
             draft = RowDraft(CORE, each.key, body_of(each.value), begun, importance=each.importance)
             change.drafts.append(draft._replace(expires_at=each.expires_at))
-        self._evict(change, leaving(others, most - taken))
-        return None
+        new = {each.key: each.value for each in settings}
+        others = [each for each in there.values() if each.key not in new]
+        self._evict(change, leaving(others, self.settings.core_max_chars - size(new.items()) - 1))
 
     def _evict(self, change: Change, entries: Iterable[Kept]) -> None:
         """Add to a change what moves values to archival memory."""
@@ -456,8 +387,7 @@ class CoreMemory(Layer):
             key = str(uuid5(NAMESPACE_OID, f"{each.key}\x1f{each.number}"))
             content, tags = f"Core evicted: {each.key}\n{each.text}", [CORE_EVICTED, f"core_key:{each.key}"]
             details = {"value": each.text, "importance": each.importance, "since": each.created_at}
-            archived = record(key, content, tags, change.now, **details)
-            archived = archived._replace(label=_label(each.key), expires_at=each.expires_at)
+            archived = record(key, content, tags, change.now, **details)._replace(expires_at=each.expires_at)
             change.drafts.append(memory_rows.moved(archived, each))
 
     def _key(self, key: Any) -> str:
@@ -482,12 +412,6 @@ class CoreMemory(Layer):
                 f"keep it, not {ttl!s:.100}{read}."
             )
         return end
-
-
-NO_ROOM = (
-    "Core memory has no room for this: protected keys and what is set with it fill its budget. Delete or shorten some, "
-    "or raise core_max_chars."
-)
 
 
 def everything(tx: Transaction, view: View) -> list[Kept]:
@@ -524,10 +448,6 @@ def leaving(entries: Sequence[Kept], limit: int, among: Iterable[Kept] | None = 
             gone.append(each)
             total -= cost(each.key, each.text)
     return gone
-
-
-def _label(key: str) -> str:
-    return f"{CORE_EVICTED} {key}"
 
 
 # -- recall memory -------------------------------------------------------------------------------------------------

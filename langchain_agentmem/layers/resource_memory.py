@@ -59,7 +59,7 @@ from langchain_agentmem.base.redaction import redact, redact_value
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.layers.compression import truncated
 from langchain_agentmem.layers.layer import Ground, Layer
-from langchain_agentmem.layers.memory_layers import NO_ROOM, ArchivalMemory, CoreMemory, Setting, record
+from langchain_agentmem.layers.memory_layers import ArchivalMemory, CoreMemory, Setting, everything, record
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import Change
 from langchain_agentmem.rewinding.memory_rows import RECORD, Kept, View
@@ -488,7 +488,6 @@ RESOURCE_INDEX, RESOURCE_DIGEST = "RESOURCE_INDEX", "resource_digest"
 RESOURCE_ITEM, RESOURCE_PENDING, RESOURCE_USED = "RESOURCE_ITEM", "RESOURCE_PENDING", "RESOURCE_USED"
 """The tags of archival memory."""
 _LABEL = "resource"
-_INDEX_CHARS = 1_000
 _IMPORTANCE = 5
 
 
@@ -650,16 +649,12 @@ class ResourceMemory(Layer):
 
     def _index(self, tx: Transaction, change: Change, digest: str, items: list[dict[str, Any]]) -> None:
         """Have core memory name all items."""
-        most = min(_INDEX_CHARS, self._ground.settings.core_max_chars // 2)
         lines = [f"- {item['id']} ({item['fetch_status']})" for item in sorted(items, key=lambda item: str(item["id"]))]
         index = "\n".join([f"{len(items)} resources; each is a record tagged resource_id:<id>", *lines])
-        for _ in range(2):
-            named = Setting(RESOURCE_INDEX, truncated(index, most), _IMPORTANCE)
-            too_large = self._core._add_to(tx, change, [named, Setting(RESOURCE_DIGEST, digest, _IMPORTANCE)])
-            if too_large is None:
-                return
-            most = max(0, too_large.room) if too_large.setting is named else 0
-        raise InvalidInput(NO_ROOM)
+        named, told = Setting(RESOURCE_INDEX, "", _IMPORTANCE), Setting(RESOURCE_DIGEST, digest, _IMPORTANCE)
+        room = self._core._room(everything(tx, change.view), [named, told])
+        most = max(0, min(room, 1_000, self.settings.core_max_chars // 2))
+        self._core._add_to(tx, change, [named._replace(value=truncated(index, most)), told])
 
 
 def _items(tx: Transaction, view: View) -> list[Kept]:

@@ -138,10 +138,13 @@ async def test_a_model_that_compresses_for_a_tool(memory, do):
     def asked(messages):
         return interrupt("May I?") and "short"
 
-    layers = memory.layers("b", settings=LayersConfig(core_max_chars=20), model=asked)
-    [tool] = [each for each in layer_tools(layers) if each.name == "mem_core_set"]
-    await succeeds(do, memory, tool, key="k", value="long " * 50)
-    assert layers.core.get() == {"k": "short"}
+    settings = LayersConfig(recall_max_events=2, section_budgets={"archival_snippet": 20})
+    layers = memory.layers("b", settings=settings, model=asked)
+    for text in ("long " * 50, "The newest stay.", "All of them."):
+        layers.recall.append("note", text)
+    [tool] = [each for each in layer_tools(layers) if each.name == "mem_recall_summarize"]
+    await succeeds(do, memory, tool)
+    assert [each.content for each in layers.archival.all()] == ["short"]
 
 
 async def test_embeddings_for_a_search(new_database, do, caplog):

@@ -199,7 +199,6 @@ def layers(at: Place) -> Calls:
     yield call(child.archival.delete, record)
     yield call(ours.recall.evict, oldest=2)
     yield call(ours.core.delete, "city")
-    yield call(ours.core.restore, "city")
     yield call(ours.consolidate)
 
 

@@ -122,14 +122,6 @@ class TestReadingAndWritingAllLayers:
         layers.write(core={"a": {"value": "1", "importance": 1}, "b": "y" * 9})
         assert layers.core.get() == {"a": "1", "b": "y" * 9}
 
-    def test_several_values_that_are_too_large_together_share_the_room(self, memory):
-        layers = LayeredMemory(memory, "main", settings=LayersConfig(core_max_chars=2000))
-        layers.write(core={letter: letter * 1500 for letter in "abcdefgh"} | {"short": "as it is"})
-        kept = layers.core.get()
-        assert kept["short"] == "as it is"
-        assert all(len(kept[letter]) > 200 for letter in "abcdefgh")
-        assert sum(map(len, kept.values())) > 1900
-
 
 def test_the_tree_is_the_same_from_every_branch(main):
     assert str(main.tree()) == "main"

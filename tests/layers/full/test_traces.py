@@ -87,13 +87,13 @@ def test_an_injection_in_a_chain_says_what_was_put_in_and_why(collector, memory,
 @pytest.mark.parametrize("shown", [False, True, lambda text: text.replace(WORD, "***")], ids=["no", "yes", "masked"])
 async def test_content_is_shown_withheld_or_masked_as_one_likes(collector, new_id, shown):
     """Everything is done with one word in all that is content."""
-    settings = LayersConfig(core_max_chars=60)
+    settings = LayersConfig(core_max_chars=60, section_budgets={"archival_snippet": 20})
     with AgentMemory(":memory:", trace_content=shown, new_id=new_id) as memory:
         layers = memory.layers("main", ("ada",), settings=settings, model=ScriptedModel(f"{WORD} in short"))
 
         def work():
             layers.core.set("status", WORD)
-            layers.core.set(WORD, "much " * 20)
+            layers.core.set(WORD, "much " * 9)
             layers.write({"kind": WORD}, {"kind": WORD, "content": WORD}, {"content": WORD, "tags": [WORD]})
             for method, *arguments in (
                 ("core.get", ["status", WORD]), ("core.entries",), ("recall.append", WORD, WORD),
