@@ -93,7 +93,7 @@ from langchain_agentmem.language_models.model_calls import ModelLike, ask, usabl
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_repair import is_said_by_user, role_of
 from langchain_agentmem.messages.message_marks import is_injected
-from langchain_agentmem.messages.prompt_forms import MemoryRunnable, form_of, last_said, placed
+from langchain_agentmem.messages.prompt_forms import MemoryRunnable, form_of, placed, question_of
 from langchain_agentmem.messages.role_rounds import AttachmentType, Round
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
 from langchain_agentmem.storage.queries import digest
@@ -278,7 +278,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
 
     def _run(self, given: Any, config: RunnableConfig) -> Any:
         form = form_of(given, config, PART, shared=True)
-        request = self._request(given, form.messages, config)
+        request = SelectionRequest(question_of(self._query, given, form.messages), form.messages, config)
         selection = self._selected(request)
         texts = self._standing(request, selection)
         return form.close(lambda messages: placed(messages, PART, texts), selection.section)
@@ -307,9 +307,9 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         if context is not None and not isinstance(context, str):
             raise InvalidInput(f"The context of a query is a text, not {type(context).__name__}.")
         messages = form_of(query, {}, PART).messages
-        request = self._request(query, messages, ensure_config(config_given(config)))
         log = None if prompt_log_path is None else beside(path_of_file(prompt_log_path))
-        return self._selected(request._replace(context=context, log=log))
+        asked = question_of(self._query, query, messages)
+        return self._selected(SelectionRequest(asked, messages, ensure_config(config_given(config)), context, log))
 
     aselect = awaited(select)
 
@@ -364,15 +364,6 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
             )
         return made
 
-    def _request(self, given: Any, messages: list[BaseMessage], config: RunnableConfig) -> SelectionRequest:
-        if self._query is None:
-            place = last_said(messages)
-            return SelectionRequest("" if place is None else str(messages[place].text), messages, config)
-        asked = self._query(given)
-        if not isinstance(asked, str):
-            raise InvalidInput(f"query must give a text, not {type(asked).__name__}.")
-        return SelectionRequest(asked, messages, config)
-
     def _place(self, messages: Sequence[BaseMessage], config: RunnableConfig) -> list[BaseMessage]:
         """Put the instructions that apply before the questions that they were chosen for.
 
@@ -380,7 +371,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
             messages: A context. It is not changed.
             config: The run.
         """
-        request = self._request(messages, [*messages], config)
+        request = SelectionRequest(question_of(self._query, messages, messages), messages, config)
         return placed(messages, PART, self._standing(request, self._selected(request)))
 
     def _standing(self, request: SelectionRequest, selection: Selection) -> dict[str | None, str]:

@@ -24,7 +24,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
-from langchain_agentmem.base.argument_checks import check_whole, texts_given
+from langchain_agentmem.base.argument_checks import check_value, check_whole, texts_given
 from langchain_agentmem.base.namespaces import ThreadLike, id_of, path_of
 from langchain_agentmem.base.origins import Trust, trusted_given
 from langchain_agentmem.conversations import prompt_notes
@@ -39,7 +39,7 @@ from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.prompt_context import HEADINGS, NEWEST, Composed, FoundPassage, Material, composed
 from langchain_agentmem.messages.message import OWN_TOOLS, Message
 from langchain_agentmem.messages.message_marks import Role, is_injected
-from langchain_agentmem.messages.prompt_forms import Brought, MemoryRunnable, form_of, last_said, woven
+from langchain_agentmem.messages.prompt_forms import Brought, MemoryRunnable, form_of, question_of, woven
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, View
 from langchain_agentmem.rewinding.outlook import MORE, reach_of
@@ -86,26 +86,46 @@ class InjectionOptions(TypedDict, total=False):
 
 
 @dataclass(eq=False, repr=False)
-class MemorySelection:
-    """Says what memory there is to be shown.
+class MemoryInjection(MemoryRunnable):
+    """Puts memory into whatever a model is about to be given.
+
+    It gives back what it is given, with the memory in it:
+
+    - Messages, or a prompt made of messages: core memory comes after the system messages, and what was found right
+      before the last thing the user said, never between a call and its result.
+    - A text, or a prompt that is one: both come before it.
+    - The state of a graph, or a dictionary that has "messages": as messages. As a node of a graph it leaves the history
+      alone and puts the messages under "llm_input_messages", as `CompactionNode` does. Where a node before it has put
+      there what it made of this history, such as a compaction, it goes on from that.
+    - Any other dictionary: the memory is added as a text under "memory", for a prompt that has this variable.
+
+    Where the question asks for an order of events, a summary, or what contradicts what, what was found stands in the
+    order of time, each with its day, and of a change both sides are there; the budget goes to the best all the same.
+
+    Memory that is in the messages already is taken out first; no conversation stores it as if it had been said. Let it
+    stand after a compaction, which would take what was brought out of the context with the messages around it.
 
     Whose memory it is: that of the named branch; else of the thread it runs in, if its graph has this memory's
-    checkpointer; else, in a namespace, of its branch "main"; else there is no core memory, and what lies in the root is
-    searched. Where threads share what they remember, what else was said and stored there is found too; elsewhere only
-    what is the thread's or branch's own, unless `kinds` are given. Of a memory whose settings say that agents should
-    not use it, nothing is shown.
+    checkpointer; else, in a namespace, of its branch "main"; else there is no core memory, and everything in the root
+    is searched. A thread or branch in a namespace of its own also finds what else was said and stored there. The root
+    namespace reaches every other, so there a thread finds only what is its own, unless `kinds` are given. Of a memory
+    whose settings say that agents should not use it, nothing is shown.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
         branch_or_config: The name of a branch, a `LayeredMemory`, or the config of a thread. Default: the run's.
-        namespace: Whose memory, and where to look: this namespace and all below it. Another than the run's means its
-            branch "main". Default: the run's.
-        query: Gives the question. Default: the last thing the user said.
-        kinds: What is looked for. Default: see above.
-        limit: How much is found at most.
-        budget: How much room the memory may take, see `Budget.of`.
-        role: In whose role core memory stands: "user" or "system".
-        trust: How far what is shown must be trusted at least, see `AgentMemory.search`. Default: not at all.
+        namespace: Whose memory, and where to look: this namespace and all below it. Default: the run's.
+        query: Gives the question, from what this is given. Default: the last thing the user said; of a dictionary,
+            "input", "question" or "query", or its only text.
+        kinds: What is looked for: "record", "event", "message", "item" and so on. Default: see above.
+        limit: How much is found at most. Default 8.
+        budget: How much room core memory and what is brought for one question may take, see `Budget.of`; what stands
+            around it comes on top, and so do changes of core memory. Default: as much as it takes.
+        role: In whose role core memory stands: "user" or "system". What is found is always in the user's. Default
+            "user".
+        trust: How far what is shown must be trusted at least: "user", "person", "model", "tool", "import" or "unknown",
+            each with all before it; or which of these are trusted. With "model", what a web page said is not shown, nor
+            what was made of that. Default: all is shown.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -124,8 +144,7 @@ class MemorySelection:
     trust: Trust | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.role, str) or self.role not in ("user", "system"):
-            raise InvalidInput(f'role must be "user" or "system", not {safe_repr(self.role)}.')
+        check_value(Role, self.role, "role")
         self._database: Database = database_of(self.memory)
         if isinstance(self.branch_or_config, str):
             id_of(self.branch_or_config, "branch")
@@ -142,6 +161,15 @@ class MemorySelection:
         self._trusted = trusted_given(self.trust)
         self._counter = TokenCounter()
         self._warned = False
+
+    def _run(self, given: Any, config: RunnableConfig) -> Any:
+        form = form_of(given, config, "memory")
+        brought = self._bring(given, form.messages, ensure_config(config))
+
+        def among(messages: list[BaseMessage]) -> list[BaseMessage]:
+            return woven(messages, brought, self.role)
+
+        return form.close(among, "\n\n".join(brought.blocks()))
 
     def _bring(self, given: Any, messages: Sequence[BaseMessage], config: Mapping[str, Any]) -> Brought:
         """What there is to be shown.
@@ -161,7 +189,7 @@ class MemorySelection:
             config = whose
         if layers is not None and not layers.is_enabled():
             return Brought()
-        asked = self._asked(given, messages)[:MOST_ASKED]
+        asked = question_of(self.query, given, messages)[:MOST_ASKED]
         said = [message for message in messages if not is_injected(message)]
         book = prompt_notes.opening(self._database, run, said, self._reader(layers))
         with self._database.step("injection.inject", lambda: self._inputs(layers, asked, messages, config)) as step:
@@ -365,15 +393,6 @@ class MemorySelection:
             whose = f"{path_of(layers.namespace)}{layers.name}"
         return " ".join([whose, *sorted(self._trusted or ())])
 
-    def _asked(self, given: Any, messages: Sequence[BaseMessage]) -> str:
-        if self.query is None:
-            place = last_said(messages)
-            return "" if place is None else str(messages[place].text)
-        asked = self.query(given)
-        if not isinstance(asked, str):
-            raise InvalidInput(f"query must give a text, not {type(asked).__name__}.")
-        return asked
-
     def _found(
         self,
         layers: LayeredMemory | None,
@@ -415,77 +434,6 @@ class MemorySelection:
             passages = [_hit(each)._replace(place=place) for place, each in enumerate(hits) if _says(each)]
             lists.append(sorted(passages, key=lambda each: -(each.score or 0.0)))
         return [each for rank in range(many) for found in lists for each in found[rank : rank + 1]]
-
-
-class MemoryInjection(MemorySelection, MemoryRunnable):
-    """Puts memory into whatever a model is about to be given.
-
-    It gives back what it is given, with the memory in it:
-
-    - Messages, or a prompt made of messages: core memory comes after the system messages, and what was found right
-      before the last thing the user said, never between a call and its result.
-    - A text, or a prompt that is one: both come before it.
-    - The state of a graph, or a dictionary that has "messages": as messages. As a node of a graph it leaves the history
-      alone and puts the messages under "llm_input_messages", as `CompactionNode` does. Where a node before it has put
-      there what it made of this history, such as a compaction, it goes on from that.
-    - Any other dictionary: the memory is added as a text under "memory", for a prompt that has this variable.
-
-    Where the question asks for an order of events, a summary, or what contradicts what, what was found stands in the
-    order of time, each with its day, and of a change both sides are there; the budget goes to the best all the same.
-
-    Memory that is in the messages already is taken out first; no conversation stores it as if it had been said. Let it
-    stand after a compaction, which would take what was brought out of the context with the messages around it.
-
-    Whose memory it is: that of the named branch; else of the thread it runs in, if its graph has this memory's
-    checkpointer; else there is no core memory, and everything in the namespace is searched. A thread or branch in a
-    namespace of its own also finds what else was said and stored there. The root namespace reaches every other, so
-    there a thread finds only what is its own, unless `kinds` are given.
-
-    Args:
-        memory: An `AgentMemory`, or the path or URL of a database.
-        branch_or_config: The name of a branch, a `LayeredMemory`, or the config of a thread. Default: the run's.
-        namespace: Whose memory, and where to look: this namespace and all below it. Default: the run's.
-        query: Gives the question, from what this is given. Default: the last thing the user said; of a dictionary,
-            "input", "question" or "query", or its only text.
-        kinds: What is looked for: "record", "event", "message", "item" and so on. Default: see above.
-        limit: How much is found at most. Default 8.
-        budget: How much room core memory and what is brought for one question may take, see `Budget.of`; what stands
-            around it comes on top, and so do changes of core memory. Default: as much as it takes.
-        role: In whose role core memory stands: "user" or "system". What is found is always in the user's. Default
-            "user".
-        trust: How far what is shown must be trusted at least: "user", "person", "model", "tool", "import" or "unknown",
-            each with all before it; or which of these are trusted. With "model", what a web page said is not shown, nor
-            what was made of that. Default: all is shown.
-
-    Raises:
-        InvalidInput: An argument is wrong.
-        StorageError: The database cannot be opened.
-    """
-
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
-        """Put memory into what is given.
-
-        Args:
-            input: A text, messages, a prompt, a dictionary, or the state of a graph.
-            config: The run; its thread and namespace say whose memory, where nothing else does.
-            **kwargs: Not used.
-
-        Returns:
-            The same with the memory in it; for a node of a graph, the update of its state.
-
-        Raises:
-            InvalidInput: Nothing can be put into this, or the state of the graph lacks the output key.
-        """
-        return super().invoke(input, config, **kwargs)
-
-    def _run(self, given: Any, config: RunnableConfig) -> Any:
-        form = form_of(given, config, "memory")
-        brought = self._bring(given, form.messages, ensure_config(config))
-
-        def among(messages: list[BaseMessage]) -> list[BaseMessage]:
-            return woven(messages, brought, self.role)
-
-        return form.close(among, "\n\n".join(brought.blocks()))
 
 
 def _items(noted: Mapping[str, PromptNote], part: str) -> tuple[NotedItem, ...]:

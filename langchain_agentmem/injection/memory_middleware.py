@@ -18,7 +18,7 @@ from langchain_core.runnables.config import ensure_config
 from langchain_agentmem.base.concurrency import in_worker
 from langchain_agentmem.base.namespaces import ThreadLike
 from langchain_agentmem.errors import MissingExtra
-from langchain_agentmem.injection.memory_injection import InjectionOptions, MemorySelection
+from langchain_agentmem.injection.memory_injection import InjectionOptions, MemoryInjection
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.prompt_forms import with_block, woven
 from langchain_agentmem.storage.database import MemoryLike
@@ -77,7 +77,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         **options: Unpack[InjectionOptions],
     ) -> None:
         super().__init__()
-        self._selection = MemorySelection(memory, branch_or_config, **options)
+        self._selection = MemoryInjection(memory, branch_or_config, **options)
         self._told = False
         self.tools = _tools(memory, branch_or_config, self._selection.namespace, tools)
 

@@ -114,11 +114,8 @@ def _form(what: str, given: Any, main: str, names: Mapping[str, str]) -> dict[st
     if not isinstance(given, Mapping):
         return {main: given}
     # A misspelled name that is passed over in silence would look as if it had been obeyed.
-    if unknown := [name for name in given if name not in names]:
-        raise InvalidInput(f"There is no {safe_repr(unknown[0])} in {what}; it has {', '.join(names)}.")
-    form = {names[name]: value for name, value in given.items()}
-    if main not in form:
-        raise InvalidInput(f"There is no {main} in {what}; it has {', '.join(names)}.")
+    if not given.keys() <= names.keys() or main not in (form := {names[name]: value for name, value in given.items()}):
+        raise InvalidInput(f"{what} has {', '.join(names)}, and always {main}; got {safe_repr(list(given))}.")
     return form
 
 
@@ -142,8 +139,6 @@ MANY_RECORDS = 100
 """From more records than these on it is said that some could go."""
 UNIMPORTANT = 2
 """What leaves core memory at high pressure is at most so important."""
-_SHARE_OF_CORE = 0.6
-_SHARE_OF_RECALL = 0.4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -175,7 +170,7 @@ class Pressure:
 def pressure_of(chars: int, events: int, records: int, settings: LayersConfig) -> Pressure:
     """Return how full a memory is, of which core memory takes so many characters."""
     core, recall = chars / settings.core_max_chars, events / settings.recall_max_events
-    overall = _SHARE_OF_CORE * core + _SHARE_OF_RECALL * min(recall, 1)
+    overall = 0.6 * core + 0.4 * min(recall, 1)
     medium, high, _ = THRESHOLDS
     advice = {
         "consolidate_recall": recall > 1,
@@ -291,12 +286,7 @@ class LayeredMemory(Layer):
         layers = LAYERS if scope == "all" else (scope,)
 
         def look(tx: Transaction, view: View) -> dict[str, Any]:
-            held = _held(tx, view, layers)
-            data = {
-                "core": {each.key: each.value for each in held.core},
-                "recall": [{"id": each.id, **prompt_context.event_data(each)} for each in held.events],
-                "archival": [prompt_context.record_data(each) for each in held.records],
-            }
+            data = _held(tx, view, layers).data
             return {name: data[name] for name in layers}
 
         return self._look("read", look, scope=scope)
@@ -325,12 +315,12 @@ class LayeredMemory(Layer):
         """
         if not isinstance(core, Mapping | None):
             raise InvalidInput(f"core is a mapping of keys to values, not {type(core).__name__}.")
-        values = {key: _form("a value", value, "value", _SETTING) for key, value in (core or {}).items()}
+        values = {key: _form("A value of core memory", value, "value", _SETTING) for key, value in (core or {}).items()}
         named = [self.core._setting_of(key, **value) for key, value in values.items()]
         settings = list({each.key: each for each in named}.values())
-        forms = [{"kind": NOTE, **_form("an event", each, "content", _EVENT)} for each in _listed(recall)]
+        forms = [{"kind": NOTE, **_form("An event", each, "content", _EVENT)} for each in _listed(recall)]
         events = [self.recall._event_of(**form) for form in forms]
-        records = [self.archival._checked(**_form("a record", each, "content", _RECORD)) for each in _listed(archival)]
+        records = [self.archival._checked(**_form("A record", each, "content", _RECORD)) for each in _listed(archival)]
         marks: dict[str, list[str]] = {}
         for text, tags in records:
             marks.setdefault(text, []).extend(tags)
@@ -487,8 +477,8 @@ class LayeredMemory(Layer):
             task_hint: What the prompt is about; records are searched for it. Default: no records.
 
         Returns:
-            "core": values by key; "recall": the newest events with "type", "content" and "timestamp", oldest first;
-            "archival": what was found, with "id", "content", "tags" and "timestamp".
+            "core": values by key; "recall": the newest events with "id", "type", "content" and "timestamp", oldest
+            first; "archival": what was found, with "id", "content", "tags" and "timestamp".
 
         Raises:
             InvalidInput: An argument is wrong.

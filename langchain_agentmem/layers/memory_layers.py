@@ -352,11 +352,8 @@ class CoreMemory(Layer):
 
     def _room(self, entries: Iterable[Kept], settings: Sequence[Setting]) -> int:
         """Return how many characters are left beside some values and the protected keys, whatever else leaves."""
-        new = [(each.key, each.value) for each in settings]
-        staying = [
-            (each.key, each.text) for each in entries if each.key in PROTECTED_KEYS and each.key not in dict(new)
-        ]
-        return self.settings.core_max_chars - size([*new, *staying])
+        protected = {each.key: each.text for each in entries if each.key in PROTECTED_KEYS}
+        return self.settings.core_max_chars - size({**protected, **{each.key: each.value for each in settings}}.items())
 
     def _add_to(self, tx: Transaction, change: Change, settings: Sequence[Setting]) -> None:
         """Add what sets some values to a change, and what moves others out of the way.
@@ -781,9 +778,7 @@ class RecallMemory(Layer):
         return self._ground.clean(name_given(kind, "a kind of event"))
 
     def _archived(self, kept: Kept, now: int) -> RowDraft:
-        key, content = self._ground.database.new_id(), f"[{kept.label}] {kept.text}"
-        tags, said = (
-            [RECALL_EVICTED, f"kind:{kept.label}", f"event:{kept.key}"],
-            [[kept.key, kept.created_at, kept.text]],
-        )
-        return memory_rows.moved(record(key, content, tags, now, events=said), kept)
+        tags = [RECALL_EVICTED, f"kind:{kept.label}", f"event:{kept.key}"]
+        said = [[kept.key, kept.created_at, kept.text]]
+        text = f"[{kept.label}] {kept.text}"
+        return memory_rows.moved(record(self._ground.database.new_id(), text, tags, now, events=said), kept)

@@ -127,9 +127,9 @@ class Material(NamedTuple):
     def data(self) -> dict[str, Any]:
         """The same as data.
 
-        "core" holds values by key, in the order of a prompt; "recall" events with "type", "content" and "timestamp"
-        (seconds since 1970), oldest first; "archival" records with "id", "content", "tags", "timestamp" and, where a
-        search gave one, "score", in their order.
+        "core" holds values by key, in the order of a prompt; "recall" events with "id", "type", "content" and
+        "timestamp" (seconds since 1970), oldest first; "archival" records with "id", "content", "tags", "timestamp"
+        and, where a search gave one, "score", in their order.
         """
         return {
             "core": {each.key: each.value for each in in_order(self.core)},
@@ -140,7 +140,8 @@ class Material(NamedTuple):
 
 def event_data(event: Event) -> dict[str, Any]:
     """An event, as contexts and exports have it."""
-    return {"type": event.kind, "content": event.content, "timestamp": event.created_at.timestamp()}
+    time = event.created_at.timestamp()
+    return {"id": event.id, "type": event.kind, "content": event.content, "timestamp": time}
 
 
 def record_data(record: AnyRecord) -> dict[str, Any]:
@@ -314,8 +315,8 @@ def final_memory(core: Sequence[CoreEntry], events: Sequence[Event], records: Se
         records: Every record.
 
     Returns:
-        "core": values by key; "recall": events with "type", "content" and "timestamp"; "archival_summary": how many
-        records there are ("count"), how many of each tag ("tags"), and of each its beginning ("records");
+        "core": values by key; "recall": events with "id", "type", "content" and "timestamp"; "archival_summary": how
+        many records there are ("count"), how many of each tag ("tags"), and of each its beginning ("records");
         "resources_used": each resource with its "uses"; "experiment_timeline": all of it in the order of time.
     """
     events = sorted(events, key=lambda each: (each.created_at, each.id))

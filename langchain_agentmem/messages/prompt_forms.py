@@ -165,6 +165,26 @@ def last_said(messages: Sequence[BaseMessage]) -> int | None:
     return next((place for place in places if is_said_by_user(messages[place])), None)
 
 
+def question_of(query: Callable[[Any], str] | None, given: Any, messages: Sequence[BaseMessage]) -> str:
+    """Return the question that a prompt is about.
+
+    Args:
+        query: Gives it, from what is given. None for the last thing that a user said.
+        given: What the prompt is made of.
+        messages: Its messages.
+
+    Raises:
+        InvalidInput: The function gives no text.
+    """
+    if query is None:
+        place = last_said(messages)
+        return "" if place is None else str(messages[place].text)
+    asked = query(given)
+    if not isinstance(asked, str):
+        raise InvalidInput(f"query must give a text, not {type(asked).__name__}.")
+    return asked
+
+
 def _outside(messages: Sequence[BaseMessage], place: int) -> int:
     """The last place up to this one that is not between a call and its result."""
     answered = {getattr(message, "tool_call_id", None) for message in messages[place:]} - {None}

@@ -61,7 +61,8 @@ class TestTheForm:
         assert list(context) == ["core", "recall", "archival"]
         assert context["core"] == {"a": long, "b": "2"}
         assert context["recall"] == [
-            {"type": "note", "content": long, "timestamp": each.created_at.timestamp()} for each in events
+            {"id": each.id, "type": "note", "content": long, "timestamp": each.created_at.timestamp()}
+            for each in events
         ]
         time = record(1).created_at.timestamp()
         assert context["archival"] == [{"id": "r1", "content": long, "tags": ["t"], "timestamp": time, "score": 0.5}]

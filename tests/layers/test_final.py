@@ -39,8 +39,8 @@ class TestData:
     def test_core_and_recall_are_all_there_and_archival_memory_is_summed_up(self, final):
         assert final["core"] == {"name": "Ada", "goal": "a fast stencil"}
         assert final["recall"] == [
-            {"type": "phase_complete", "content": "The baseline\nruns.", "timestamp": at(3).timestamp()},
-            {"type": "metric_extracted", "content": "40 GFLOPS", "timestamp": at(5).timestamp()},
+            {"id": "e3", "type": "phase_complete", "content": "The baseline\nruns.", "timestamp": at(3).timestamp()},
+            {"id": "e5", "type": "metric_extracted", "content": "40 GFLOPS", "timestamp": at(5).timestamp()},
         ]
         summary = final["archival_summary"]
         assert (summary["count"], summary["tags"]) == (2, {"results": 2, "openmp": 1})
