@@ -155,7 +155,6 @@ NOT_READ = (".", "raw_exp_")
 LARGEST = 300_000
 """Bytes that a file may have."""
 _FIELDS = {"exp_id", "who", "when", "what", "experience_text"}
-_REASON = 300
 _UNREADABLE = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
 """What PyYAML raises for what is no YAML, or for a tag that does not fit what it stands before."""
 
@@ -312,7 +311,7 @@ def read_file(data: bytes) -> FileContent:
         return _refused(f"It is not UTF-8: {error.reason} at byte {error.start:,}. Save it as UTF-8.")
     except _UNREADABLE as error:
         hint = " Put a text that contains ': ' in quotes." if "mapping values" in str(error) else ""
-        return _refused(f"It is not YAML that can be read: {' '.join(str(error).split()):.{_REASON}}.{hint}")
+        return _refused(f"It is not YAML that can be read: {' '.join(str(error).split()):.300}.{hint}")
     several = isinstance(held, list) and bool(held)
     experiences: list[Experience] = []
     problems: list[tuple[str, bool]] = []

@@ -104,16 +104,10 @@ logger = logging.getLogger(__name__)
 SELECTION_PROMPT, ALIAS = "experience.selection_prompt_path", "experience.llm_alias"
 _CALLED = {"code_interpreter": "code_generator"}
 """Roles whose switch is not called after them in the original system."""
-STEP = "experience.select"
 ROUNDS = 3
 """How many rounds a selection looks back on, as in the original system."""
-LONGEST_ANSWER = 100_000
-"""Characters of a model's answer that are read."""
 _REMEMBERED = 256
 """How many answers of a model are remembered."""
-_CONTEXT = "\n\nConversation Context:\n"
-SUB_PATH = "experience_sub_path"
-"""The type of the shared entry by which a session names the folder of its experiences."""
 
 LONGEST_LINE = 1_000
 """Characters that are shown of a query, a status or an error: of an error its end, where it says what went wrong."""
@@ -350,7 +344,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
             of = {"role": self.role, "strategy": self.strategy, "namespace": namespace}
             return {"query": brief(request.query), **of}
 
-        with self._database.step(STEP, inputs, config=request.config) as step:
+        with self._database.step("experience.select", inputs, config=request.config) as step:
             made = self._select(request)
             chosen = [{"exp_id": each, "score": made.scores[each], "reason": made.reasons[each]} for each in made.ids]
             step.finish(
@@ -400,7 +394,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         """Select: what the folder holds, by words, and by a model."""
         rounds = self._rounds_of(request.config)
         query = request.query.strip() or (rounds[-1].user_query.strip() if rounds else "")
-        named = shared_entries(rounds, SUB_PATH)
+        named = shared_entries(rounds, "experience_sub_path")
         below = named[0].content.strip() if named else ""
         known = {each.exp_id: each for each in self.library.load(below or None) if each.is_for(self.role)}
         nothing = Selection(query=query, role=self.role, candidates=tuple(known), strategy=self.strategy, known=known)
@@ -442,7 +436,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
             f"--- Experience {number} (ID: {each.exp_id}) ---\n{each.when.strip()}"
             for number, each in enumerate(candidates, 1)
         )
-        context = f"{_CONTEXT}{context}" if context else ""
+        context = f"\n\nConversation Context:\n{context}" if context else ""
         system = self._template.fill(experiences=shown, user_query=query, context=context)
         return [SystemMessage(system), HumanMessage(f"Select relevant experiences for: {query}")]
 
@@ -455,7 +449,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         told = {"query": query, "role": self.role, "exp_ids": ids}
         try:
             answer = ask(self._database, self._model, messages, "experience.choose", self._timeout, inputs=lambda: told)
-            reading = selected(str(answer)[:LONGEST_ANSWER], ids)
+            reading = selected(str(answer)[:100_000], ids)
         except Exception as error:  # a model that fails must not end the run
             if leaves_the_node(error):
                 raise

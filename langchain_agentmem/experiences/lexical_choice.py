@@ -31,23 +31,8 @@ UNSURE = (0.25, 0.65)
 
 MOST_CHARACTERS = 6_000
 """Of a longer text its beginning and its end are read, so many in all."""
-FAINT = 0.4
-"""What a common word counts. Any other word counts 1."""
-COVER = 0.5
-"""The power of how much of an alternative is met: "price" is half of "stock prices"."""
-AGAINST = 0.8
-"""What a word counts where the condition says that it does not apply."""
-AMONG = 100
-"""Among how many conditions a word is rare or not, at least: five rules on refunds do not make that word a common one.
-"""
-SHARE = 0.9
-"""How much of the best score a condition needs that a word in common leads to."""
 LENGTH, SHORT = 0.4, 2.0
 """The power by which a long query needs more, and the length below which it hardly matters."""
-HALF = 0.317
-"""The evidence for which the score is one half."""
-BEFORE = 0.8
-"""What a word counts of what was asked before, or of an error, where the query is about that."""
 
 NEGATIVE = re.compile(
     r"\b(?:(?:do|does|should|must)(?: not|n['\u2019]t)|never) (?:be )?(?:use|used|apply|applied|select|choose)\b"
@@ -72,7 +57,6 @@ _PARAGRAPH = re.compile(r"\n[^\S\n]*\n")
 _SENTENCE = re.compile(r"(?<=[.;!?])\s|\n(?=[^\S\n]*(?:[-*+\u2022]|\d+[.)])\s)")
 _FRAGMENT = re.compile(r"[,:;()]|\b(?:or|and)\b", re.IGNORECASE)
 _LABEL = re.compile(r"^(User|Execution|Error):", re.MULTILINE)
-_MOST_LINES = 50
 
 Weights: TypeAlias = Mapping[str, float]
 """Terms, and what each counts."""
@@ -115,9 +99,10 @@ def judged(query: str, context: str, conditions: Sequence[str]) -> list[Judged]:
     length = sum(asked.values())
     if length < 1 or FOLLOW_UP.search(_within(query)):
         for word, weight in _before(query, context):
-            asked[word] = max(asked.get(word, 0.0), BEFORE * weight)
+            asked[word] = max(asked.get(word, 0.0), 0.8 * weight)  # less than what is asked now
     holding = {word: [word in met or word in against for met, against in every] for word in asked}
-    among = max(len(every), AMONG)
+    # Five rules on refunds do not make that word a common one.
+    among = max(len(every), 100)
     worth = {word: asked[word] * rarity(among, sum(holds)) / rarity(among, 1) for word, holds in holding.items()}
     found = [Judged(0.0, {})] * len(every)
     for number, is_met in enumerate(zip(*holding.values(), strict=True)):
@@ -126,10 +111,10 @@ def judged(query: str, context: str, conditions: Sequence[str]) -> list[Judged]:
         condition, denied = every[number]
         told = _met(worth, condition)
         against = {word: value for word, value in _met(worth, denied).items() if value > told.get(word, 0.0)}
-        told |= {word: told.get(word, 0.0) - AGAINST * value for word, value in against.items()}
+        told |= {word: told.get(word, 0.0) - 0.8 * value for word, value in against.items()}
         evidence = sum(told.values())
         enough = max(0.0, evidence) / (SHORT + length) ** LENGTH
-        score = enough / (enough + HALF)
+        score = enough / (enough + 0.317)  # the evidence for which the score is one half
         reasons = {spelled.get(word, word): value / evidence * score for word, value in told.items() if score}
         found[number] = Judged(score, reasons)
     return found
@@ -148,7 +133,7 @@ def leading(found: Sequence[Judged]) -> list[bool]:
     for each in found:
         best |= {word: max(best.get(word, 0.0), each.score) for word, worth in each.terms.items() if worth > 0}
     return [
-        each.score >= SHARE * max((best[word] for word, worth in each.terms.items() if worth > 0), default=0.0)
+        each.score >= 0.9 * max((best[word] for word, worth in each.terms.items() if worth > 0), default=0.0)
         for each in found
     ]
 
@@ -159,7 +144,7 @@ def _met(worth: Weights, condition: Alternatives) -> dict[str, float]:
     for word in (word for word in worth if word in condition):
         beside = condition[word]
         share = sum(weight for each, weight in beside.items() if each in worth) / sum(beside.values())
-        met[word] = worth[word] * beside[word] * share**COVER
+        met[word] = worth[word] * beside[word] * share**0.5  # "price" is half of "stock prices"
     return met
 
 
@@ -202,7 +187,7 @@ def _said(text: str) -> dict[str, float]:
     """The terms of a text, and what each counts."""
     silent, faint = _lists()
     return {
-        term: FAINT if term in faint else 1.0
+        term: 0.4 if term in faint else 1.0  # a common word, and any other
         for word, term in _words(text).items()
         if word not in silent and (len(term) > 1 or not term.isascii() or term.isdigit())
     }
@@ -218,7 +203,7 @@ def _before(query: str, context: str) -> Iterator[tuple[str, float]]:
     """What the round before adds: what was asked, and the last lines of errors, which say what went wrong."""
     first, *labelled = _LABEL.split(context)
     lines = [("User", first), *zip(labelled[::2], labelled[1::2], strict=True)]
-    lines = [(kind, text.strip()) for kind, text in lines if text.strip()][-_MOST_LINES:]
+    lines = [(kind, text.strip()) for kind, text in lines if text.strip()][-50:]
     if lines and lines[-1] == ("User", query.strip()):
         lines.pop()
     last = max((place for place, (kind, _) in enumerate(lines) if kind == "User"), default=0)

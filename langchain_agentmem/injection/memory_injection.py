@@ -64,11 +64,6 @@ logger = logging.getLogger(__name__)
 
 LAYERED = ("event", "fact", "record")
 """The kinds of things that a memory finds itself, where it is known whose it is."""
-MOST_ASKED = 4_000
-"""How much of a question is looked for, in characters."""
-CHANGED = "## Core Memory, changed since"
-"""Above values that prompts began without."""
-_SPARE = 30  # some of what is found stands in the context already
 _REPLACED = "perhaps replaced later"
 _IN_TIME = {"order": "time"}  # what is noted of a block in the order of time
 
@@ -189,7 +184,7 @@ class MemoryInjection(MemoryRunnable):
             config = whose
         if layers is not None and not layers.is_enabled():
             return Brought()
-        asked = question_of(self.query, given, messages)[:MOST_ASKED]
+        asked = question_of(self.query, given, messages)[:4_000]
         said = [message for message in messages if not is_injected(message)]
         book = prompt_notes.opening(self._database, run, said, self._reader(layers))
         with self._database.step("injection.inject", lambda: self._inputs(layers, asked, messages, config)) as step:
@@ -242,7 +237,8 @@ class MemoryInjection(MemoryRunnable):
             changed = [replace(each, value=values[each.key]) for each in material.core if each.key in values]
             changes = composed(Material(changed), self._budget, counter=self._counter)
             shown = composed(Material(prefix, events, records, in_time), self._budget, counter=self._counter)
-            texts = {CHANGES: changes.text.replace(HEADINGS[CORE], CHANGED, 1), **shown.sections}
+            told_anew = changes.text.replace(HEADINGS[CORE], "## Core Memory, changed since", 1)
+            texts = {CHANGES: told_anew, **shown.sections}
             core = texts.pop(CORE, "")
             if text := "\n\n".join(filter(None, texts.values())):
                 recalled[key] = text
@@ -403,7 +399,8 @@ class MemoryInjection(MemoryRunnable):
     ) -> list[Any]:
         """What fits a question: the best of each search, then the second best, and so on."""
         lists: list[list[Any]] = []
-        many = (self.limit + _SPARE) * (1 if self._trusted is None else MORE)
+        # 30 more than are shown, as some of what is found stands in the context already.
+        many = (self.limit + 30) * (1 if self._trusted is None else MORE)
         if layers is not None and (self._kinds is None or "record" in self._kinds):
             records = [each for each in layers.archival.search(asked, many) if self._trusts(each)]
             lists.append([_record(each) for each in records] if order == "time" else records)

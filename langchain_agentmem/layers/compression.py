@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 MARK = "\u2026"
 """What stands where a text was cut."""
 
-_NEAR = 40
-"""How many characters before the end a blank is looked for."""
 
 _JOINER = "\u200d"
 _MARKS = frozenset({"Mn", "Me", "Mc"})
@@ -68,7 +66,7 @@ def truncated(text: str, max_chars: int) -> str:
     while end > 0 and _is_within(text[end - 1], text[end]):
         end -= 1
     if not text[end].isspace():
-        end = next((at for at in range(end - 1, max(end // 2, end - _NEAR), -1) if text[at].isspace()), end)
+        end = next((at for at in range(end - 1, max(end // 2, end - 40), -1) if text[at].isspace()), end)
     return text[:end].rstrip() + mark
 
 
@@ -82,7 +80,6 @@ def _is_within(before: str, after: str) -> bool:
     )
 
 
-ATTEMPTS = 3
 TIMEOUT = 60.0
 """Seconds to wait for an answer."""
 CACHE_SIZE = 256
@@ -100,8 +97,6 @@ _AGAIN = "That has {length} characters. Say it in at most {max_chars}, and answe
 _MARK = "text"
 _MARKED = re.compile(rf"\A<{_MARK}\b[^>\n]*>\n(.*)\n</{_MARK}>\Z", re.DOTALL)
 _CODE = re.compile(r"\A```[\w+-]*\n(.*?)\n?```\Z", re.DOTALL)
-_SHRINKS_BY = 0.85
-"""Each time that an answer is too long, the next one is asked to be shorter than it has to be."""
 
 
 class Answers:
@@ -133,9 +128,7 @@ class Compressor:
         MissingExtra: A model is named, and langchain is not installed.
     """
 
-    def __init__(
-        self, model: ModelLike | None = None, *, database: Database | None = None, attempts: int = ATTEMPTS
-    ) -> None:
+    def __init__(self, model: ModelLike | None = None, *, database: Database | None = None, attempts: int = 3) -> None:
         check_whole("attempts", attempts, 1)
         self.model = usable_model(model)
         self._database = database
@@ -200,7 +193,7 @@ class Compressor:
             if answer and len(answer) < len(text):
                 shortest = min(answer, shortest, key=len)
                 asked.append(AIMessage(answer))
-            goal = max(1, int(goal * _SHRINKS_BY))
+            goal = max(1, int(goal * 0.85))
             asked.append(HumanMessage(_AGAIN.format(length=len(answer), max_chars=goal)))
         if self._database is not None:
             reason = f"No answer of the model was short enough, {self._attempts} times."

@@ -183,9 +183,6 @@ class Record(Written):
     details: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), repr=False)
 
 
-_BESIDE = ("tags", "words")
-
-
 def entry_of(kept: Kept) -> CoreEntry:
     """The value that a row is."""
     return CoreEntry(
@@ -214,7 +211,7 @@ def record_of(kept: Kept) -> Record:
         tags=tuple(kept.extra.get("tags", ())),
         created_at=moment(kept.created_at),
         updated_at=moment(kept.written_at),
-        details=MappingProxyType({name: value for name, value in kept.extra.items() if name not in _BESIDE}),
+        details=MappingProxyType({name: value for name, value in kept.extra.items() if name not in ("tags", "words")}),
         **origin(kept),
     )
 

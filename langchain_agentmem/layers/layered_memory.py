@@ -76,8 +76,6 @@ from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import MemoryLike, database_of
 
 LAYERS = ("core", "recall", "archival")
-NOTE = "note"
-"""The kind of an event of which nothing but the text is given."""
 
 
 class WrittenLayers(NamedTuple):
@@ -318,7 +316,7 @@ class LayeredMemory(Layer):
         values = {key: _form("A value of core memory", value, "value", _SETTING) for key, value in (core or {}).items()}
         named = [self.core._setting_of(key, **value) for key, value in values.items()]
         settings = list({each.key: each for each in named}.values())
-        forms = [{"kind": NOTE, **_form("An event", each, "content", _EVENT)} for each in _listed(recall)]
+        forms = [{"kind": "note", **_form("An event", each, "content", _EVENT)} for each in _listed(recall)]
         events = [self.recall._event_of(**form) for form in forms]
         records = [self.archival._checked(**_form("A record", each, "content", _RECORD)) for each in _listed(archival)]
         marks: dict[str, list[str]] = {}

@@ -39,13 +39,10 @@ from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.database import Database
 
 CorrectedKind: TypeAlias = Literal["core", "record", "fact"]
-PERSON = "person"
-"""The source of a corrected value, see `Writer`."""
 _PLACE = ("namespace", "branch", "thread_id")
 _KEY, _WHO = "the key of what is corrected", "the name of who corrects"
 _COLUMNS = ("label", "importance", "expires_at", "created_at")
 _FACT_FIELDS = ("role", "subject", "predicate", "object", "start", "end", "sure")
-_CHANGED = "It was changed since it was corrected. Look at what it says now, and correct that."
 Values: TypeAlias = Mapping[str, Any]
 
 
@@ -419,11 +416,11 @@ class Corrections:
         thread, path = thread_id_of(layers._ground.point), path_of(layers.namespace)
 
         def make(tx: Transaction, change: Change) -> Correction:
-            change.writer = Writer(PERSON, who)
+            change.writer = Writer("person", who)
             old = memory_rows.named(tx, change.view, kind, [key]).get(key)
             before = _row_of(kind, old)
             if expected not in (None, _version_of(before)):
-                raise Outdated if undone is None else Outdated(_CHANGED)
+                raise Outdated
             if old is None and not adds:
                 raise InvalidInput(
                     f"There is no {kind} {safe_repr(key)} here. What is a thread's that shares nothing with others is "

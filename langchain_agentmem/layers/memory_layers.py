@@ -459,13 +459,6 @@ MOST_EVENTS = 200
 """So many events one record stands for at most."""
 MOST_CHARS = 100_000
 """So many characters they have in all at most, unless one alone has more."""
-CONSOLIDATES_AT = 1.5
-"""Old events are consolidated at more than so many times `recall_max_events`."""
-LANE = "layers"
-"""The lane of consolidation among what is done in the background."""
-_LINE = 200
-_LEAST_LINE = 40
-_GAP = 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -529,7 +522,7 @@ def too_many(tx: Transaction, ground: Ground, change: Change, new: int) -> bool:
         change: What adds them.
         new: How many are added.
     """
-    most = int(ground.settings.recall_max_events * CONSOLIDATES_AT)
+    most = int(ground.settings.recall_max_events * 1.5)
     return new > 0 and count(tx, _own(ground, change.view), EVENT) + new > most
 
 
@@ -537,7 +530,7 @@ def make_room(ground: Ground) -> None:
     """Consolidate old events: of a branch with a model in the background, else immediately."""
     make = partial(consolidate, ground, keep=ground.settings.recall_max_events, automatic=True)
     if ground.compressor.model is not None and isinstance(ground.point, BranchAt):
-        key = compaction_key((ground.point.path, ground.point.name), LANE)
+        key = compaction_key((ground.point.path, ground.point.name), "layers")
         ground.database.background.begin(key, make)
     else:
         make()
@@ -598,9 +591,9 @@ def digest(events: Sequence[Kept], limit: int) -> str:
         return text
     head = heading(events)
     space = limit - len(head)
-    most = min(_LINE, max(_LEAST_LINE, space // len(events) - 1))
+    most = min(200, max(40, space // len(events) - 1))
     lines = [truncated(f"- {_time(each)} {' '.join(each.text.split())}", most) for each in events]
-    half = max(1, (space - _GAP) // (most + 1) // 2)
+    half = max(1, (space - 20) // (most + 1) // 2)
     if len(lines) > 2 * half and sum(len(each) + 1 for each in lines) > space:
         lines[half:-half] = [f"- … {len(lines) - 2 * half} more"]
     return truncated("\n".join([head, *lines]), limit)

@@ -44,8 +44,6 @@ NEWEST = 5
 """How many events a prompt shows: the newest."""
 EVENT_CHARS = 200
 """How much of an event a prompt shows, in characters."""
-SNIPPET = "archival snippet"
-"""What whoever shortens a record is told it is."""
 
 _WITHIN_LINE, _WITHIN_ITEM = "\n" + " " * 4, "\n" + " " * 6
 _SIGNS = re.compile(r"[*\\\]]")
@@ -185,7 +183,7 @@ def composed(
         most = budget.archival_snippet if room is None else min(budget.archival_snippet, room)
         text = record.content
         if measure.size(text) > most and shorten is not None:
-            text = shorten(text, measure.characters(most), SNIPPET)
+            text = shorten(text, measure.characters(most), "archival snippet")
         shown.append((record, _record_line(record, measure.cut(text, most))))
     ranks = list(range(len(shown)))
     if material.in_time:
@@ -297,11 +295,6 @@ def _inset(text: str, within: str) -> str:
     return re.sub(r"[ \t]*\n", within, text).strip()
 
 
-EXCERPT = 500
-"""How much of a record its summary shows, in characters."""
-LINE = 200
-"""How much of anything the timeline shows, in characters."""
-
 _FINAL_SIGNS = re.compile(r"[\\`*_\[\]<>|~#]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
@@ -333,7 +326,7 @@ def final_memory(core: Sequence[CoreEntry], events: Sequence[Event], records: Se
             "tags": {tag: tags[tag] for tag in sorted(tags, key=lambda tag: (-tags[tag], tag))},
             "records": [
                 {"id": each.id, "tags": list(each.tags), "timestamp": each.created_at.timestamp()}
-                | {"excerpt": _beginning(each.content, EXCERPT)}
+                | {"excerpt": _beginning(each.content, 500)}
                 for each in written
             ],
         },
@@ -419,7 +412,7 @@ def _timeline(
         happened += [(use["timestamp"], "resource", use["usage_type"], text)]
     happened.sort(key=lambda each: each[0])
     return [
-        {"timestamp": time, "layer": layer, "type": kind, "summary": _beginning(text, LINE)}
+        {"timestamp": time, "layer": layer, "type": kind, "summary": _beginning(text, 200)}
         for time, layer, kind, text in happened
     ]
 

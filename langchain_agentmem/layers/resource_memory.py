@@ -82,10 +82,7 @@ _IGNORED = frozenset(_TABLES["ignored"].split())
 _SECRET_FILES, _SECRET_ENDS = _TABLES["secret_files"].split(), tuple(_TABLES["secret_ends"].split())
 _TEXT_NAMES, _TEXT_ENDS = _TABLES["text_names"].split(), tuple(_TABLES["text_ends"].split())
 _MOST_ENTRIES = 2_000
-_MOST_LINES = 200
 _TREE_CHARS = 2_000
-_READ = 1 << 18
-_HASHED = 1 << 23
 
 Line: TypeAlias = Annotated[
     str, StringConstraints(strip_whitespace=True, max_length=1_000, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")
@@ -431,7 +428,7 @@ def _list_folder(root: Path) -> list[tuple[str, str, int]]:
 
 def _tree(listed: Sequence[tuple[str, str, int]]) -> str:
     """Format a folder as lines: a file by its path, a folder with a slash, a link with an at sign."""
-    lines = [_printable(path) + mark for path, mark, _ in listed[:_MOST_LINES]]
+    lines = [_printable(path) + mark for path, mark, _ in listed[:200]]
     while sum(len(line) + 1 for line in lines) > _TREE_CHARS:
         lines.pop()
     return "\n".join([*lines, "… and more"] if len(lines) < len(listed) else lines)
@@ -461,11 +458,11 @@ def _read_file(name: str, path: Path, most: int, clean: Callable[[str], str]) ->
     if not path.is_file():  # a pipe would block
         raise OSError("There is no file at this path.")
     with path.open("rb") as file:
-        data, size = file.read(_HASHED), os.fstat(file.fileno()).st_size
+        data, size = file.read(1 << 23), os.fstat(file.fileno()).st_size
     stamp, about = [size, hashlib.sha256(data).hexdigest()], f"File: {name} ({size} bytes"
     if _is_secret_name(name.rpartition("/")[2].lower()):
         return f"{about}, not shown)", stamp
-    text = data[:_READ].decode("utf-8-sig", "replace")
+    text = data[: 1 << 18].decode("utf-8-sig", "replace")
     if "\0" in text or text.count("\ufffd") * 20 > len(text):
         return f"{about}, binary)", stamp
     text = clean(text.rstrip("\ufffd"))  # the last character may be cut; half a secret is not recognized
