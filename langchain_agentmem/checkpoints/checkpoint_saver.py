@@ -75,18 +75,9 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.store.base import BaseStore
 
+from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.argument_checks import check_flag, texts_given
 from langchain_agentmem.base.clock import micros, time_written
-from langchain_agentmem.base.concurrency import (
-    Closing,
-    Ready,
-    awaited,
-    check_cancelled,
-    in_worker,
-    is_in_worker,
-    iterate_in_worker,
-    on_callers_loop,
-)
 from langchain_agentmem.base.events import listener_given
 from langchain_agentmem.base.namespaces import CONFIG_KEY, Namespace, ThreadKey, id_of, path_of, range_of
 from langchain_agentmem.checkpoints import checkpoint_codec as codec
@@ -129,7 +120,7 @@ class ImportReport:
     left_out: Mapping[str, str] = field(default_factory=dict)
 
 
-class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
+class AgentMemorySaver(concurrency.Closing, BaseCheckpointSaver[str]):
     """A LangGraph checkpointer.
 
     Threads are told apart by their id and the namespace of the run, `config["configurable"]["agentmem_namespace"]`. A
@@ -216,9 +207,9 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         saver._owned = True
         return saver
 
-    def setup(self) -> Ready:
+    def setup(self) -> concurrency.Ready:
         """Do nothing: the database is ready when it is open. May be awaited too."""
-        return Ready()
+        return concurrency.Ready()
 
     def close(self) -> None:
         """Close the database, if this saver opened it for itself."""
@@ -238,7 +229,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Async version of `get_tuple`."""
-        return await in_worker(partial(self._get, config, beginning_loop(config)))
+        return await concurrency.in_worker(partial(self._get, config, beginning_loop(config)))
 
     def _get(self, config: RunnableConfig, pregel: Any) -> CheckpointTuple | None:
         at, ns, name = codec.address(config, self.database.scopes)
@@ -287,7 +278,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """Async version of `list`."""
-        async for page in iterate_in_worker(self._pages(config, filter, before, limit)):
+        async for page in concurrency.iterate_in_worker(self._pages(config, filter, before, limit)):
             for found in page:
                 yield found
 
@@ -318,7 +309,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         """
         return checkpoint_listing.history(self, config, limit, offset, around, ends=ends)
 
-    ahistory = awaited(history)
+    ahistory = concurrency.awaited(history)
 
     def excerpt(
         self, config: RunnableConfig, *, messages: int = 50, before: int | None = None, around: str | None = None
@@ -340,7 +331,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         """
         return checkpoint_listing.excerpt(self, config, messages, before, around)
 
-    aexcerpt = awaited(excerpt)
+    aexcerpt = concurrency.awaited(excerpt)
 
     def changes(self, config: RunnableConfig, since: str | None = None) -> CheckpointChanges | None:
         """Read the values in which a checkpoint differs from another one of its thread.
@@ -359,7 +350,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         """
         return checkpoint_listing.changes(self, config, since)
 
-    achanges = awaited(changes)
+    achanges = concurrency.awaited(changes)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -387,7 +378,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             missing -= saved.values.keys()
         return found
 
-    aget_delta_channel_history = awaited(get_delta_channel_history)  # type: ignore[arg-type]  # self of the base class
+    aget_delta_channel_history = concurrency.awaited(get_delta_channel_history)  # type: ignore[arg-type]  # self of the base class
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -423,7 +414,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
     ) -> RunnableConfig:
         """Async version of `put`."""
         # The values are serialized now: nodes may change them while the checkpoint is stored.
-        return await in_worker(self._putting(config, checkpoint, metadata, new_versions), writes=True)
+        return await concurrency.in_worker(self._putting(config, checkpoint, metadata, new_versions), writes=True)
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -445,7 +436,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Async version of `put_writes`."""
-        await in_worker(self._putting_writes(config, writes, task_id, task_path), writes=True)
+        await concurrency.in_worker(self._putting_writes(config, writes, task_id, task_path), writes=True)
 
     def adopt(self, found: CheckpointTuple, *, dry_run: bool = False) -> bool:
         """Store a checkpoint of another saver as it is, with what was written towards the next one.
@@ -559,7 +550,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
                     progress(report)
         return report
 
-    aimport_checkpoints = awaited(import_checkpoints, writes=True)
+    aimport_checkpoints = concurrency.awaited(import_checkpoints, writes=True)
 
     # -- whole threads -----------------------------------------------------------------------------------------
 
@@ -576,7 +567,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         self._coding.forget(deleted)
         runs_of(self.database).forget([each.at for each in deleted])
 
-    adelete_thread = awaited(delete_thread, writes=True)  # type: ignore[arg-type]  # self of the base class
+    adelete_thread = concurrency.awaited(delete_thread, writes=True)  # type: ignore[arg-type]  # self of the base class
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints that some runs made, with what was written towards the next ones.
@@ -592,7 +583,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         now = self.database.now()
         self._change(lambda tx: memories.delete_for_runs(tx, runs, low, high, now=now))
 
-    adelete_for_runs = awaited(delete_for_runs, writes=True)  # type: ignore[arg-type]  # self of the base class
+    adelete_for_runs = concurrency.awaited(delete_for_runs, writes=True)  # type: ignore[arg-type]  # self of the base class
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread whole; no content is copied.
@@ -608,7 +599,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         target, now = id_of(target_thread_id, "thread"), self.database.now()
         self._change(lambda tx: memories.copy(tx, source, target, now=now))
 
-    acopy_thread = awaited(copy_thread, writes=True)  # type: ignore[arg-type]  # self of the base class
+    acopy_thread = concurrency.awaited(copy_thread, writes=True)  # type: ignore[arg-type]  # self of the base class
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Remove old checkpoints, and give their space back. Other writers get in between the batches.
@@ -640,7 +631,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             while self._change(prune) >= thread_lines.BATCH:
                 continue
 
-    aprune = awaited(prune, writes=True)  # type: ignore[arg-type]  # self of the base class
+    aprune = concurrency.awaited(prune, writes=True)  # type: ignore[arg-type]  # self of the base class
 
     def get_next_version(self, current: str | float | None, channel: None) -> str:
         """A version that follows another, as any saver made it, and that no fork will ever give again."""
@@ -868,13 +859,13 @@ def _configs(saver: Any, config: RunnableConfig | None) -> list[RunnableConfig]:
 
 def _read_other(read: Callable[[], T], aread: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Read something of another saver; of one that can only be awaited, on the event loop of an async call."""
-    check_cancelled()
+    concurrency.check_cancelled()
     try:
         return read()
     except NotImplementedError:
-        if not is_in_worker():
+        if not concurrency.is_in_worker():
             raise
-    return on_callers_loop(aread)
+    return concurrency.on_callers_loop(aread)
 
 
 __all__ = ["AgentMemorySaver", "ImportReport"]

@@ -479,15 +479,7 @@ def comparing(ground: MemorySession, other: Standpoint) -> BranchDiff:
             found[layer] = difference({each.key: each for each in one}, {each.key: each for each in two})
         return BranchDiff(**found)
 
-    return ground.read("layers.diff", look, from_branch=other.name, outputs=_diff_shown)
-
-
-def _diff_shown(diff: BranchDiff) -> dict[str, Any]:
-    return {
-        name: {side: len(getattr(each, side)) for side in ("mine", "theirs", "changed")}
-        for name in _KINDS
-        if (each := getattr(diff, name))
-    } or {"differences": 0}
+    return ground.read("layers.diff", look, from_branch=other.name)
 
 
 def named_branch(point: Standpoint) -> BranchAt:

@@ -199,6 +199,10 @@ class Loop:
         return sorted((step for step in self.steps if first <= order(step) < last), key=order)
 
 
+LevelOwner: TypeAlias = tuple[str, Loop | None]
+"""The task that entered a level within the outermost one, and the loop that it entered; None where it is a call."""
+
+
 @dataclass(slots=True, eq=False)
 class GraphRun:
     """One run of a graph, in one thread.
@@ -630,8 +634,8 @@ class Runs:
 
     def asking(
         self, configurable: Mapping[str, Any], at: ThreadKey
-    ) -> tuple[GraphRun, list[Level], list[Any], Execution]:
-        """The execution of a task that a config belongs to, with the loops around it.
+    ) -> tuple[GraphRun, list[Level], list[LevelOwner], Execution]:
+        """Return the execution of a task that a config belongs to, with the loops around it and who entered them.
 
         Raises:
             InvalidInput: The graph has another checkpointer.
@@ -648,32 +652,28 @@ class Runs:
                     "checkpointer=memory.checkpointer, of the very same AgentMemory."
                 )
             levels = _levels(configurable)
-            owners: list[tuple[str, str] | None] = [None]
-            for (outer, above), (ns, checkpoint) in pairwise(levels):
-                if checkpoint == above:
-                    owners.append(("call", _task_of(ns)))
+            owners: list[LevelOwner] = []
+            caller = None
+            run.loops[""].steps.add(levels[0].checkpoint)
+            for outer, level in pairwise(levels):
+                loop = None
+                if level.checkpoint == outer.checkpoint:
+                    owner = _task_of(level.ns)
+                    run.task(owner, *outer, caller)
+                    caller = owner
                 else:
-                    owners.append(("loop", self._entered(run, ns, outer, above)))
-            for level, owner in zip(levels, owners, strict=True):
-                if (loop := run.loops.get(level.ns)) is None:
-                    continue
-                if owner and owner[0] == "loop" and loop.pregel is not None and loop not in run.tasks[owner[1]].loops:
-                    raise StepIsOver  # a former attempt has entered it
-                loop.steps.add(level.checkpoint)
-            for place in range(1, len(levels)):
-                kind, caller = owners[place] or ("", "")
-                if kind == "call" and caller not in run.tasks:
-                    above_it = owners[place - 1]
-                    by = above_it[1] if above_it and above_it[0] == "call" else None
-                    run.task(caller, *levels[place - 1], by)
-            kind, caller = owners[-1] or ("", "")
-            called_by = caller if kind == "call" else None
-            task = self._touch(run, *levels[-1], configurable["__pregel_task_id"], called_by, execution)
+                    owner, caller = self._entered(run, level.ns, *outer), None
+                    loop = run.loops[level.ns]
+                    if loop.pregel is not None and loop not in run.tasks[owner].loops:
+                        raise StepIsOver  # a former attempt has entered it
+                    loop.steps.add(level.checkpoint)
+                owners.append((owner, loop))
+            task = self._touch(run, *levels[-1], configurable["__pregel_task_id"], caller, execution)
             run.minded = True
             assert task.execution is not None  # noqa: S101 - `_touch` has just set it
             return run, levels, owners, task.execution
 
-    def sight(self, run: GraphRun, levels: Sequence[Level], owners: Sequence[Any], execution: Execution) -> Live:
+    def sight(self, run: GraphRun, levels: Sequence[Level], owners: Sequence[LevelOwner], execution: Execution) -> Live:
         """Return the groups and places that a task can see; the bases of its loops must be known.
 
         Raises:
@@ -682,17 +682,12 @@ class Runs:
         with self.lock:
             if execution.over:
                 raise StepIsOver
-            around = [
-                run.loops.get(level.ns) if owner and owner[0] == "loop" else None
-                for level, owner in zip(levels, owners, strict=True)
-            ]
             seen = self._shown(run, run.loops[""], levels[0].checkpoint)
-            for place in range(1, len(levels)):
-                owner = run.tasks.get(owners[place][1])
-                if owner is not None:
-                    seen.add(self._alive(run, owner, but=around))
-                if (loop := around[place]) is not None:
-                    seen.add(self._shown(run, loop, levels[place].checkpoint))
+            around = [loop for _, loop in owners]
+            for level, (owner, loop) in zip(levels[1:], owners, strict=True):
+                seen.add(self._alive(run, run.tasks[owner], but=around))
+                if loop is not None:
+                    seen.add(self._shown(run, loop, level.checkpoint))
             seen.add(self._alive(run, execution.task))
             return seen
 
@@ -704,11 +699,10 @@ class Runs:
             loop = run.loops.get(ns)
             if loop is None:
                 return None
-            known = checkpoint in loop.spots
-            standing = _standing(loop, checkpoint if known else loop.head)
-            beside = Live(standing.groups)
-            for step in () if known else loop.open_steps(checkpoint):
-                beside.add(self._step(run, loop, step))
+            standing = _standing(loop, checkpoint if checkpoint in loop.spots else loop.head)
+            beside = self._shown(run, loop, checkpoint)
+            for spot in standing.spots:
+                del beside.spots[spot]
             return next(iter(standing.spots), None), beside
 
     def open(self, run: GraphRun, loop: Loop, before: str) -> list[tuple[str, Live]]:

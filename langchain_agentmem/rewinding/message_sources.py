@@ -15,16 +15,6 @@ from langchain_agentmem.base.namespaces import thread_around
 from langchain_agentmem.errors import DatabaseUnreadable
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import view_of
-from langchain_agentmem.rewinding.memory_rows import (
-    FACT,
-    FOREVER,
-    OTHERS,
-    SAID,
-    View,
-    conversation_source,
-    message_source,
-    sources_of,
-)
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.transaction import Row
 
@@ -48,56 +38,18 @@ def forget(tx: Transaction, low: str, high: str, conversation: str, messages: Co
     Returns:
         How many versions nobody tells of any more; they are deleted.
     """
-    if messages is None:
-
-        def theirs(event: Mapping[str, Any]) -> bool:
-            there = event.get("in") or ""
-            return conversation in (there, thread_around(there))
-
-        return _forget(tx, low, high, [conversation_source(conversation)], theirs)
-    ids = set(messages)
+    ids = None if messages is None else set(messages)
+    if ids is None:
+        names = [memory_rows.conversation_source(conversation)]
+    else:
+        names = [memory_rows.message_source(each) for each in sorted(ids)]
 
     def gone(event: Mapping[str, Any]) -> bool:
-        return event.get("id") in ids and event.get("in", conversation) == conversation
+        if ids is not None:
+            return event.get("id") in ids and event.get("in", conversation) == conversation
+        there = event.get("in") or ""
+        return conversation in (there, thread_around(there))
 
-    return _forget(tx, low, high, [message_source(each) for each in sorted(ids)], gone) if ids else 0
-
-
-def without(extra: Mapping[str, Any], gone: Callable[[Mapping[str, Any]], bool]) -> dict[str, Any] | None:
-    """Return what is left of a fact without some of its statements; None if nobody states it any more.
-
-    Args:
-        extra: The extra of its row.
-        gone: Whether a statement, or its message and conversation, no longer counts.
-    """
-    events = extra["told"]
-    lost = {event["n"] for event in events if event["do"] == SAID and gone(event)}
-    if lost and extra.get("rests_on_all"):
-        return None
-    left = [event for event in events if event["n"] not in lost and not (event["do"] == UNDO and event["of"] in lost)]
-    left = [_without_others(event, gone) if OTHERS in event else event for event in left]
-    said = [event["n"] for event in left if event["do"] == SAID]
-    if not said:  # a correction of what others say lasts as long as one of them does
-        return {**extra, "told": left} if not lost and any(event.get(OTHERS) for event in left) else None
-    return {**extra, **(_corrected(left, min(said)) if lost else {}), "told": left}
-
-
-def _without_others(event: Mapping[str, Any], gone: Callable[[Mapping[str, Any]], bool]) -> dict[str, Any]:
-    others = [[message, there] for message, there in event[OTHERS] if not gone({"id": message, "in": there})]
-    return {**event, OTHERS: others}
-
-
-def _corrected(events: Sequence[Mapping[str, Any]], first: int) -> dict[str, Any]:
-    """What something was corrected to before anybody told of it who still does: what it was before is forgotten."""
-    off: set[int] = set()
-    for event in events:
-        if event["do"] == UNDO:
-            off ^= {event["of"]}
-    set_before = [event for event in events if event["do"] == SET and event["n"] < first and event["n"] not in off]
-    return {name: value for event in set_before for name, value in event["fields"].items() if name in _NAMES}
-
-
-def _forget(tx: Transaction, low: str, high: str, names: list[str], gone: Callable[[Mapping[str, Any]], bool]) -> int:
     found = _resting_on(tx, low, high, names)
     unfounded = []
     retold = set()
@@ -110,10 +62,10 @@ def _forget(tx: Transaction, low: str, high: str, names: list[str], gone: Callab
         if left is None:
             unfounded.append(row)
         elif left != extra:
-            if row["kind"] == FACT:  # one version of it may rest on other messages than the next
+            if row["kind"] == memory_rows.FACT:  # one version of it may rest on other messages than the next
                 retold.add(row["key"])
             query.retell(tx, id=row["id"], extra=as_json(left))
-            lost = sources_of(extra) - sources_of(left)
+            lost = memory_rows.sources_of(extra) - memory_rows.sources_of(left)
             query.delete_sources.many(tx, [{"memory": row["id"], "source": name} for name in sorted(lost)])
     retold |= {row["key"] for row in unfounded}
     corrected: list[Row] = []
@@ -124,6 +76,41 @@ def _forget(tx: Transaction, low: str, high: str, names: list[str], gone: Callab
     memory_rows.discard(tx, [row for row in unfounded if number_of(row) not in held])
     _release_ended(tx, corrected)
     return len(unfounded)
+
+
+def without(extra: Mapping[str, Any], gone: Callable[[Mapping[str, Any]], bool]) -> dict[str, Any] | None:
+    """Return what is left of a fact without some of its statements; None if nobody states it any more.
+
+    Args:
+        extra: The extra of its row.
+        gone: Whether a statement, or its message and conversation, no longer counts.
+    """
+    events = extra["told"]
+    lost = {event["n"] for event in events if event["do"] == memory_rows.SAID and gone(event)}
+    if lost and extra.get("rests_on_all"):
+        return None
+    left = [event for event in events if event["n"] not in lost and not (event["do"] == UNDO and event["of"] in lost)]
+    left = [_without_others(event, gone) if memory_rows.OTHERS in event else event for event in left]
+    said = [event["n"] for event in left if event["do"] == memory_rows.SAID]
+    if not said:  # a correction of what others say lasts as long as one of them does
+        return {**extra, "told": left} if not lost and any(event.get(memory_rows.OTHERS) for event in left) else None
+    return {**extra, **(_corrected(left, min(said)) if lost else {}), "told": left}
+
+
+def _without_others(event: Mapping[str, Any], gone: Callable[[Mapping[str, Any]], bool]) -> dict[str, Any]:
+    others = event[memory_rows.OTHERS]
+    left = [[message, there] for message, there in others if not gone({"id": message, "in": there})]
+    return {**event, memory_rows.OTHERS: left}
+
+
+def _corrected(events: Sequence[Mapping[str, Any]], first: int) -> dict[str, Any]:
+    """What something was corrected to before anybody told of it who still does: what it was before is forgotten."""
+    off: set[int] = set()
+    for event in events:
+        if event["do"] == UNDO:
+            off ^= {event["of"]}
+    set_before = [event for event in events if event["do"] == SET and event["n"] < first and event["n"] not in off]
+    return {name: value for event in set_before for name, value in event["fields"].items() if name in _NAMES}
 
 
 def forget_corrections(tx: Transaction, low: str, high: str, name: str, *, take_back: bool) -> None:
@@ -169,7 +156,7 @@ def correction_of(row: Row) -> dict[str, Any]:
 
 def _release_ended(tx: Transaction, rows: Sequence[Row]) -> None:
     """Delete those of some former corrections that a newer version has replaced and nobody can see."""
-    memory_rows.release(tx, [row["id"] for row in rows if row["until"] < FOREVER])
+    memory_rows.release(tx, [row["id"] for row in rows if row["until"] < memory_rows.FOREVER])
 
 
 def _resting_on(tx: Transaction, low: str, high: str, names: list[str]) -> list[Row]:
@@ -188,13 +175,14 @@ def hiding(tx: Transaction, some: Sequence[Row]) -> set[int]:
     On a branch of its own there is none, since each version ends where the next begins. What has no place yet, and what
     lies on a fork, hides what lies before.
     """
-    facts = [row for row in some if row["kind"] == FACT]  # a version of these alone may rest on others than the next
+    # A version of a fact alone may rest on other messages than the next one.
+    facts = [row for row in some if row["kind"] == memory_rows.FACT]
     found = {number_of(row) for row in facts if row["branch_id"] is None}
     for branch in {row["branch_id"] for row in facts} - {None}:
         there = [row for row in facts if row["branch_id"] == branch]
-        line = view_of(tx, branch, FOREVER, 0)
-        before = View(line.line[1:], line.groups, 0)
-        older = memory_rows.named(tx, before, FACT, [row["key"] for row in there])
+        line = view_of(tx, branch, memory_rows.FOREVER, 0)
+        before = memory_rows.View(line.line[1:], line.groups, 0)
+        older = memory_rows.named(tx, before, memory_rows.FACT, [row["key"] for row in there])
         found |= {number_of(row) for row in there if row["key"] in older}
     return found
 

@@ -17,17 +17,9 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 from annotated_types import Ge, Le
 from pydantic import InstanceOf
 
+from langchain_agentmem.base import namespaces
 from langchain_agentmem.base.argument_checks import check_instance, check_value
 from langchain_agentmem.base.clock import moment, time_given
-from langchain_agentmem.base.namespaces import (
-    Scopes,
-    configurable_of,
-    id_of,
-    namespace_of,
-    path_of,
-    range_of,
-    running_config,
-)
 from langchain_agentmem.base.origins import Trust, trusted_given
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.message import column_role
@@ -78,7 +70,7 @@ class Outlook(NamedTuple):
     point: Standpoint | None = None
     alone: bool = False
     view: View | None = None
-    scopes: Scopes = Scopes()
+    scopes: namespaces.Scopes = namespaces.Scopes()
     abandoned: bool = False
     conversations: tuple[str, ...] = ()
     turn: CurrentTurn | None = None
@@ -167,11 +159,13 @@ def sighted(
     for scope in sorted(scopes):
         view = View((), (), now, scope=scope)
         sights.append((view, memory_rows.shown(tx, view, there)))
-    ends = {number: row for number, row in there.items() if row["branch_kind"] == branches.KIND and not row["deleted"]}
-    newest = (number for number, row in ends.items() if row["until"] == memory_rows.FOREVER)
-    sights.append(
-        (None, {each for each in newest if (ends[each]["expires_at"] is None or ends[each]["expires_at"] > now)})
-    )
+    ends = {
+        number
+        for number, row in there.items()
+        if (row["branch_kind"], row["until"]) == (branches.KIND, memory_rows.FOREVER)
+        and (row["expires_at"] is None or row["expires_at"] > now)
+    }
+    sights.append((None, ends))
     apart = {
         number: row
         for number, row in there.items()
@@ -205,7 +199,7 @@ def recollections_of(
             id=row["key"],
             text=values[hit.owner][0],
             score=hit.score,
-            namespace=namespace_of(row["path"]),
+            namespace=namespaces.namespace_of(row["path"]),
             conversation_id=row["name"],
             created_at=moment(row["created_at"]),
             value=values[hit.owner][1],
@@ -261,16 +255,16 @@ def reach_of(
         InvalidInput: This cannot be a namespace, or none is told.
     """
     scopes = database.scopes
-    given = config if config is not None else running_config() if scopes.leads_here() else None
+    given = config if config is not None else namespaces.running_config() if scopes.leads_here() else None
     outside = Outlook(scopes=scopes, turn=running_turn(database, given))
     if everything:
-        if namespace is not None and path_of(namespace):
+        if namespace is not None and namespaces.path_of(namespace):
             raise InvalidInput("Give a namespace or everything=True, not both.")
-        return Walls(*range_of(scopes.within or ())), outside
-    path = path_of(scopes.resolve(namespace, config))
-    alone = configurable_of(given).get("thread_id") is None
+        return Walls(*namespaces.range_of(scopes.within or ())), outside
+    path = namespaces.path_of(scopes.resolve(namespace, config))
+    alone = namespaces.configurable_of(given).get("thread_id") is None
     named = bool(namespace) or (alone and scopes.within is not None)
-    walls = Walls(*(range_of(namespace_of(path)) if named else (path, path + "\x1f")))
+    walls = Walls(*(namespaces.range_of(namespaces.namespace_of(path)) if named else (path, path + "\x1f")))
     if alone:
         return walls, outside
     try:
@@ -415,7 +409,7 @@ def sought(
     check_instance(Weights, weights, "weights")
     walls, outlook = reach_of(database, namespace, config, everything=check_value(bool, everything, "everything"))
     if conversation_id is not None:
-        walls = walls._replace(conversations=(id_of(conversation_id, "conversation"),))
+        walls = walls._replace(conversations=(namespaces.id_of(conversation_id, "conversation"),))
         outlook = outlook._replace(conversations=walls.conversations or ())
     walls = walls._replace(
         kinds=all_parts().stored_as(kinds, named=conversation_id is not None),

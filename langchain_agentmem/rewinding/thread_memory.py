@@ -14,16 +14,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from langchain_agentmem.base.namespaces import (
-    Scopes,
-    ThreadKey,
-    configurable_of,
-    id_of,
-    namespace_of,
-    nested_conversation,
-    path_of,
-    running_config,
-)
+from langchain_agentmem.base import namespaces
 from langchain_agentmem.errors import BranchMoved, InvalidInput, safe_repr
 from langchain_agentmem.rewinding import memory_rows, message_sources, sealing
 from langchain_agentmem.rewinding.branches import KIND, MAIN, BranchAt, Standpoint, branch_at, main_author, view_of
@@ -53,7 +44,7 @@ class ThreadPoint(NamedTuple):
     """
 
     runs: Runs
-    at: ThreadKey
+    at: namespaces.ThreadKey
     configurable: Mapping[str, Any]
     alone: bool = False
     amends: bool = False
@@ -122,7 +113,7 @@ class ThreadPoint(NamedTuple):
             thread = find(tx, self.at, exact=True)
             if thread is None:
                 raise InvalidInput(
-                    f"There is no thread {safe_repr(self.name)} in {safe_repr(namespace_of(self.path))}."
+                    f"There is no thread {safe_repr(self.name)} in {safe_repr(namespaces.namespace_of(self.path))}."
                 )
             amended = sealing.amend(tx, thread, now)
             return self.view(tx, now), amended
@@ -153,7 +144,7 @@ def amending(database: Database, name: str, path: str) -> ThreadPoint:
         raise InvalidInput(
             "The threads of a namespace share what they remember: leave out thread_id to change it for all."
         )
-    return ThreadPoint(runs_of(database), ThreadKey(path, name), {}, amends=True)
+    return ThreadPoint(runs_of(database), namespaces.ThreadKey(path, name), {}, amends=True)
 
 
 def thread_point(database: Database, given: Any, *, alone: bool = False) -> ThreadPoint:
@@ -168,7 +159,7 @@ def thread_point(database: Database, given: Any, *, alone: bool = False) -> Thre
     Raises:
         InvalidInput: It names no thread, or something that can be no id.
     """
-    running, config = running_config(), _config_of(given)
+    running, config = namespaces.running_config(), _config_of(given)
     if not isinstance(config, Mapping) or not isinstance(config.get("configurable") or {}, Mapping):
         raise InvalidInput(
             f"A thread is named by the config of a node, or by its runtime, not by {safe_repr(given)}. Outside "
@@ -189,7 +180,7 @@ def thread_point(database: Database, given: Any, *, alone: bool = False) -> Thre
 
 def _config_of(given: Any) -> Any:
     """The config that something is or has which LangGraph hands out; else that of the run this is called in."""
-    return given if isinstance(given, Mapping) else getattr(given, "config", None) or running_config()
+    return given if isinstance(given, Mapping) else getattr(given, "config", None) or namespaces.running_config()
 
 
 def standpoint_of(
@@ -210,12 +201,14 @@ def standpoint_of(
     if isinstance(given, str) or (given is None and (namespace is not None or not scopes.leads_here())):
         return branch_at(MAIN if given is None else given, namespace, scopes)
     config = _config_of(given)
-    if isinstance(config, Mapping) and configurable_of(config).get("thread_id") is None:
-        path = path_of(scopes.resolve(namespace, config))
+    if isinstance(config, Mapping) and namespaces.configurable_of(config).get("thread_id") is None:
+        path = namespaces.path_of(scopes.resolve(namespace, config))
         if scopes.shared(path):
             return BranchAt(path, MAIN, scopes)
     thread = thread_point(database, given, alone=alone)
-    path = path_of(scopes.resolve(namespace)) if namespace is not None and path_of(namespace) else thread.path
+    path = thread.path
+    if namespace is not None and namespaces.path_of(namespace):
+        path = namespaces.path_of(scopes.resolve(namespace))
     if path != thread.path or (scopes.within is not None and not thread.follows):
         return BranchAt(path, MAIN, scopes)
     return thread
@@ -235,15 +228,16 @@ def conversation_of_run(database: Database, config: Mapping[str, Any] | None, *,
     Returns:
         The id; None where the run has no thread, or its messages are not to be recorded.
     """
-    configurable = configurable_of(config)
+    configurable = namespaces.configurable_of(config)
     if (thread := configurable.get("thread_id")) is None:
         return None
-    thread, graphs = id_of(thread, "thread"), nested_graphs(configurable)
+    thread, graphs = namespaces.id_of(thread, "thread"), nested_graphs(configurable)
     if runs_of(database).has_lost(configurable):
         return None
     if not (graphs := graphs[:-1] if shared else graphs):
         return thread
-    return nested_conversation(thread, graphs[-1]) if runs_of(database).saves(configurable, graphs[-1]) else None
+    saves = runs_of(database).saves(configurable, graphs[-1])
+    return namespaces.nested_conversation(thread, graphs[-1]) if saves else None
 
 
 BATCH = 500
@@ -257,7 +251,7 @@ class HeldBranches(NamedTuple):
     scope: int
 
 
-def copy(tx: Transaction, source: ThreadKey, target: str, *, now: int) -> int:
+def copy(tx: Transaction, source: namespaces.ThreadKey, target: str, *, now: int) -> int:
     """Copy a thread, with the places of what it remembers; both have the same branches until they differ.
 
     What was said is said in both: each has a conversation of its own, which stays when the other goes.
@@ -272,11 +266,11 @@ def copy(tx: Transaction, source: ThreadKey, target: str, *, now: int) -> int:
         How many checkpoints were copied.
     """
     thread = find(tx, source)
-    there = None if thread is None else find(tx, ThreadKey(thread.path, target), exact=True)
+    there = None if thread is None else find(tx, namespaces.ThreadKey(thread.path, target), exact=True)
     before = None if there is None else head_of(tx, there.id)
     copied = thread_lines.copy(tx, source, target, now=now)
     if thread is not None and target != source.name:
-        other = find(tx, ThreadKey(thread.path, target), exact=True)
+        other = find(tx, namespaces.ThreadKey(thread.path, target), exact=True)
         if other is not None:
             own = sealing.author_of(tx, thread.id)  # what it wrote stays its own where the copy seals it
             its = sealing.author_of(tx, other.id)
@@ -317,7 +311,7 @@ def movable_branches(tx: Transaction, thread: int, name: str) -> list[int]:
 
 
 def delete(
-    tx: Transaction, low: str, high: str, name: str | None, *, now: int = 0, scopes: Scopes | None = None
+    tx: Transaction, low: str, high: str, name: str | None, *, now: int = 0, scopes: namespaces.Scopes | None = None
 ) -> list[thread_lines.Deleted]:
     """Delete threads with everything that belongs to them, and what they remembered.
 
@@ -342,7 +336,7 @@ def delete(
     folded: list[Spot] = []
     for row in threads:
         if scopes is not None and scopes.keeps and scopes.shared(row["path"]):
-            folded += _fold(tx, ThreadKey(row["path"], row["name"]), now)
+            folded += _fold(tx, namespaces.ThreadKey(row["path"], row["name"]), now)
         else:
             _let_go(tx, row, quoted=scopes is None)
     left = [_held(tx, row["id"]) for row in threads]
@@ -370,7 +364,7 @@ def _let_go(tx: Transaction, row: Row, *, quoted: bool) -> None:
         message_sources.forget_corrections(tx, low, low + "\x01", row["name"], take_back=True)
 
 
-def _fold(tx: Transaction, at: ThreadKey, now: int) -> list[Spot]:
+def _fold(tx: Transaction, at: namespaces.ThreadKey, now: int) -> list[Spot]:
     """Give what counts of a thread to the branch "main" of its scope, with its author and stamps; gives where it is."""
     thread = find(tx, at)
     if thread is None or (spot := head_of(tx, thread.id)) is None:
@@ -455,7 +449,7 @@ def delete_for_runs(tx: Transaction, runs: Sequence[str], low: str, high: str, *
     return len(checkpoints)
 
 
-def prune(tx: Transaction, at: ThreadKey, *, keep: int, now: int) -> int:
+def prune(tx: Transaction, at: namespaces.ThreadKey, *, keep: int, now: int) -> int:
     """Remove the oldest checkpoints of a thread, a batch at a time, and what only they showed.
 
     Args:

@@ -38,29 +38,7 @@ from langgraph.types import Send
 
 from langchain_agentmem.errors import safe_repr
 from langchain_agentmem.messages.stored_messages import Prototype, body_of, message_of, prototype_of
-from langchain_agentmem.threads.value_store import (
-    DICT,
-    FIELDS,
-    ITEMS,
-    LIST,
-    MESSAGE,
-    PART,
-    SEND,
-    SNAPSHOT,
-    WRITTEN,
-    Damaged,
-    Range,
-    Recipe,
-    StoredPart,
-    StorePlace,
-    Tidy,
-    has_parts,
-    merged,
-    read_ranges,
-    rebuilt,
-    runs,
-    written_ranges,
-)
+from langchain_agentmem.threads import value_store as shelves
 
 MOST_BYTES = 32_000_000
 _OVERHEAD = 1_000
@@ -151,11 +129,11 @@ class KnownMessages:
             self._known = {shelf: {number: prototype}}
             self._bytes = size
 
-    def take(self, shelf: int, ranges: list[Range]) -> tuple[dict[int, Prototype], list[Range]]:
+    def take(self, shelf: int, ranges: list[shelves.Range]) -> tuple[dict[int, Prototype], list[shelves.Range]]:
         """The prototypes of the parts in some ranges, and the ranges of those that are not known."""
         known = self._known.get(shelf, {})
         found: dict[int, Prototype] = {}
-        missing: list[Range] = []
+        missing: list[shelves.Range] = []
         for start, stop in ranges:
             for number in range(start, stop):
                 prototype = known.get(number)
@@ -219,7 +197,7 @@ class KnownMessages:
                 same = False
             yield stamp.number if same else None
 
-    def head(self, items: Sequence[Any], shelf: tuple[int, int]) -> tuple[int, list[Range]]:
+    def head(self, items: Sequence[Any], shelf: tuple[int, int]) -> tuple[int, list[shelves.Range]]:
         """How much of the beginning of a list is known and unchanged, seen a block at a time.
 
         Args:
@@ -245,7 +223,7 @@ class KnownMessages:
             if not known:
                 break
             numbers += map(_number, stamps)
-        return len(numbers), runs(numbers)
+        return len(numbers), shelves.runs(numbers)
 
     def move(self, message: Any, shelf: tuple[int, int], moves: Mapping[int, int]) -> None:
         """Note the new number of a part that a message lies in, if it has one."""
@@ -288,11 +266,11 @@ class ValueDraft:
     """
 
     def __init__(
-        self, serde: SerializerProtocol, known: KnownMessages, shelf: StorePlace | None, *, listing: bool
+        self, serde: SerializerProtocol, known: KnownMessages, shelf: shelves.StorePlace | None, *, listing: bool
     ) -> None:
         self.shelf = shelf
-        self.parts: list[StoredPart] = []
-        self.relied: list[Range] = []
+        self.parts: list[shelves.StoredPart] = []
+        self.relied: list[shelves.Range] = []
         self._serde = serde
         self._cache = known
         self._sharing = sharing(serde)
@@ -301,7 +279,7 @@ class ValueDraft:
         self._new: list[tuple[BaseMessage, int, int | None, Prototype | None]] = []
         self._lists: list[list[Any]] = []
 
-    def recipe(self, value: Any) -> Recipe:
+    def recipe(self, value: Any) -> shelves.Recipe:
         """Take a value apart. Until it is settled, lists hold ranges, and numbers below zero that stand for `parts`.
 
         Raises:
@@ -311,7 +289,7 @@ class ValueDraft:
         self._loose = not (self._listing and (kind in (list, tuple) or (kind is dict and len(value) > FEW)))
         return self._any(value, 0)
 
-    def settle(self, recipe: Recipe, numbers: Sequence[int], tidy: Tidy) -> Recipe:
+    def settle(self, recipe: shelves.Recipe, numbers: Sequence[int], tidy: shelves.Tidy) -> shelves.Recipe:
         """Give the parts the numbers they got.
 
         Args:
@@ -323,13 +301,14 @@ class ValueDraft:
         def number(index: int) -> int:
             return index if index >= 0 else numbers[~index]
 
-        def listed(part: Recipe) -> Recipe:
-            ranges = merged(each if type(each) is tuple else (numbers[~each], numbers[~each] + 1) for each in part[1])
-            return [part[0], *written_ranges(tidy(ranges, part is recipe and self._listing))]
+        def listed(part: shelves.Recipe) -> shelves.Recipe:
+            ranges = [each if type(each) is tuple else (numbers[~each], numbers[~each] + 1) for each in part[1]]
+            tidied = tidy(shelves.merged(ranges), part is recipe and self._listing)
+            return [part[0], *shelves.written_ranges(tidied)]
 
-        return rebuilt(recipe, number, listed)
+        return shelves.rebuilt(recipe, number, listed)
 
-    def stamp(self, shelf: StorePlace, numbers: Sequence[int], moves: Mapping[int, int]) -> None:
+    def stamp(self, shelf: shelves.StorePlace, numbers: Sequence[int], moves: Mapping[int, int]) -> None:
         """Remember where the messages lie, after the commit.
 
         Args:
@@ -351,35 +330,35 @@ class ValueDraft:
 
     # -- taking apart ------------------------------------------------------------------------------------------
 
-    def _any(self, value: Any, depth: int) -> Recipe:
+    def _any(self, value: Any, depth: int) -> shelves.Recipe:
         kind = type(value)
         if self._sharing and depth < DEEPEST:
             if kind is list and value:
                 return self._list(value, depth)
             if isinstance(value, BaseMessage):
-                return [PART, self._message(value)]
+                return [shelves.PART, self._message(value)]
             if self._sharing == EVERYTHING:
                 return self._shared(value, kind, depth)
         return self._whole(value)
 
-    def _shared(self, value: Any, kind: type, depth: int) -> Recipe:
-        recipe: Recipe | None = None
+    def _shared(self, value: Any, kind: type, depth: int) -> shelves.Recipe:
+        recipe: shelves.Recipe | None = None
         if kind is dict and value and all(map(_is_key, value)):
             if len(value) > FEW and not any(map(_holds_messages, value.values())):
                 return self._entries(value)
             if any(_is_deep(item) for item in value.values()):
-                recipe = [FIELDS, list(value), [self._any(item, depth + 1) for item in value.values()]]
+                recipe = [shelves.FIELDS, list(value), [self._any(item, depth + 1) for item in value.values()]]
         elif kind is Send:
             timeout = getattr(value, "timeout", None)
             waits = None if timeout is None else self._whole(timeout)
-            recipe = [SEND, value.node, self._any(value.arg, depth + 1), waits]
+            recipe = [shelves.SEND, value.node, self._any(value.arg, depth + 1), waits]
         elif kind is _DeltaSnapshot:
-            recipe = [SNAPSHOT, self._any(value.value, depth + 1)]
+            recipe = [shelves.SNAPSHOT, self._any(value.value, depth + 1)]
         elif kind is tuple and _holds_messages(value):
             recipe = self._messages(list(value))  # as the serializer reads it
-        return recipe if recipe is not None and has_parts(recipe) else self._whole(value)
+        return recipe if recipe is not None and shelves.has_parts(recipe) else self._whole(value)
 
-    def _list(self, value: list[Any], depth: int) -> Recipe:
+    def _list(self, value: list[Any], depth: int) -> shelves.Recipe:
         if any(isinstance(item, BaseMessage) for item in value):
             if self._sharing == EVERYTHING or all(isinstance(item, BaseMessage) for item in value):
                 return self._messages(value)
@@ -387,15 +366,15 @@ class ValueDraft:
             if len(value) > FEW and not any(map(_holds_messages, value)):
                 return self._elements(value)
             if any(_is_deep(item) for item in value):
-                recipe = [ITEMS, [self._any(item, depth + 1) for item in value]]
-                if has_parts(recipe):
+                recipe = [shelves.ITEMS, [self._any(item, depth + 1) for item in value]]
+                if shelves.has_parts(recipe):
                     return recipe
         return self._whole(value)
 
-    def _messages(self, value: list[Any]) -> Recipe:
+    def _messages(self, value: list[Any]) -> shelves.Recipe:
         self._lists.append(value)
         seen, ranges = (0, []) if self.shelf is None else self._cache.head(value, self.shelf)
-        items: list[Range | int] = [*ranges]
+        items: list[shelves.Range | int] = [*ranges]
         self.relied += ranges
         later = value[seen:]
         known = itertools.repeat(None) if self.shelf is None else self._cache.numbers(later, self.shelf)
@@ -410,13 +389,13 @@ class ValueDraft:
             items.append(self._new_message(item) if number is None else self._known(number))
         if rest:
             items += self._chunks(map(self._serde.dumps_typed, rest), ELEMENTS)
-        return [LIST, items]
+        return [shelves.LIST, items]
 
     def _message(self, message: BaseMessage) -> int:
         number = None if self.shelf is None else next(self._cache.numbers((message,), self.shelf))
         return self._new_message(message) if number is None else self._known(number)[0]
 
-    def _known(self, number: int) -> Range:
+    def _known(self, number: int) -> shelves.Range:
         self.relied.append((number, number + 1))
         return self.relied[-1]
 
@@ -426,24 +405,24 @@ class ValueDraft:
         written = body_of(message) if self._sharing == EVERYTHING else None
         if written is not None and (message.id is None or _is_name(message.id)):
             body, prototype = written
-            number = self._part(StoredPart(form=MESSAGE, name=message.id, body=body, loose=self._loose))
+            number = self._part(shelves.MESSAGE, body, message.id)
         else:
             kind, body = self._serde.dumps_typed(message)
-            number = self._part(StoredPart(form=VALUE + kind, name=None, body=body, loose=self._loose))
+            number = self._part(VALUE + kind, body)
         self._new.append((message, ~number, mark, prototype))
         return number
 
-    def _elements(self, value: list[Any]) -> Recipe:
+    def _elements(self, value: list[Any]) -> shelves.Recipe:
         typed = [self._serde.dumps_typed(item) for item in value]
         if sum(len(data) for _, data in typed) <= SMALL:
             return self._whole(value)
-        return [LIST, self._chunks(typed, ELEMENTS)]
+        return [shelves.LIST, self._chunks(typed, ELEMENTS)]
 
-    def _entries(self, value: dict[str, Any]) -> Recipe:
+    def _entries(self, value: dict[str, Any]) -> shelves.Recipe:
         typed = [(key, *self._serde.dumps_typed(item)) for key, item in value.items()]
         if sum(len(key) + len(data) for key, _, data in typed) <= SMALL:
             return self._whole(value)
-        return [DICT, self._chunks(typed, ENTRIES)]
+        return [shelves.DICT, self._chunks(typed, ENTRIES)]
 
     def _chunks(self, typed: Iterable[tuple[Any, ...]], form: str) -> list[int]:
         """Cut what lies in a row into chunks that end where an element's own bytes say so."""
@@ -452,7 +431,7 @@ class ValueDraft:
         size = 0
 
         def close() -> None:
-            numbers.append(self._part(StoredPart(form=form, name=None, body=_pack(chunk), loose=self._loose)))
+            numbers.append(self._part(form, ormsgpack.packb(chunk, option=ormsgpack.OPT_REPLACE_SURROGATES)))
 
         for each in typed:
             data: bytes = each[-1]
@@ -468,14 +447,14 @@ class ValueDraft:
             close()
         return numbers
 
-    def _whole(self, value: Any) -> Recipe:
+    def _whole(self, value: Any) -> shelves.Recipe:
         kind, data = self._serde.dumps_typed(value)
         if len(data) <= SMALL:
-            return [WRITTEN, kind, bytes(data)]
-        return [PART, self._part(StoredPart(form=VALUE + kind, name=None, body=bytes(data), loose=self._loose))]
+            return [shelves.WRITTEN, kind, bytes(data)]
+        return [shelves.PART, self._part(VALUE + kind, bytes(data))]
 
-    def _part(self, part: StoredPart) -> int:
-        self.parts.append(part)
+    def _part(self, form: str, body: bytes, name: str | None = None) -> int:
+        self.parts.append(shelves.StoredPart(form=form, name=name, body=body, loose=self._loose))
         return ~(len(self.parts) - 1)
 
 
@@ -493,15 +472,15 @@ class ValueReading:
         self,
         serde: SerializerProtocol,
         known: KnownMessages,
-        shelf: StorePlace,
-        parts: Mapping[int, StoredPart | Prototype],
+        shelf: shelves.StorePlace,
+        parts: Mapping[int, shelves.StoredPart | Prototype],
     ) -> None:
         self._serde = serde
         self._cache = known
         self._shelf = shelf
         self._parts = parts
 
-    def value(self, recipe: Recipe) -> Any:  # noqa: PLR0911 - one line for each kind
+    def value(self, recipe: shelves.Recipe) -> Any:  # noqa: PLR0911 - one line for each kind
         """Make the value that a recipe stands for.
 
         Raises:
@@ -509,30 +488,30 @@ class ValueReading:
             Exception: Whatever the serializer raises about bytes that it cannot read.
         """
         kind = recipe[0]
-        if kind == WRITTEN:
+        if kind == shelves.WRITTEN:
             return self._serde.loads_typed((recipe[1], recipe[2]))
-        if kind == PART:
+        if kind == shelves.PART:
             [value] = self._part(recipe[1])
             return value
-        if kind == LIST:
+        if kind == shelves.LIST:
             return self._list(recipe)
-        if kind == DICT:
-            return dict(item for a, b in read_ranges(recipe[1:]) for n in range(a, b) for item in self._part(n))
-        if kind == FIELDS:
+        if kind == shelves.DICT:
+            return dict(item for a, b in shelves.read_ranges(recipe[1:]) for n in range(a, b) for item in self._part(n))
+        if kind == shelves.FIELDS:
             return dict(zip(recipe[1], map(self.value, recipe[2]), strict=True))
-        if kind == ITEMS:
+        if kind == shelves.ITEMS:
             return [self.value(inner) for inner in recipe[1]]
-        if kind == SEND:
+        if kind == shelves.SEND:
             timeout = {} if recipe[3] is None else {"timeout": self.value(recipe[3])}
             return Send(recipe[1], self.value(recipe[2]), **timeout)
-        if kind == SNAPSHOT:
+        if kind == shelves.SNAPSHOT:
             return _DeltaSnapshot(self.value(recipe[1]))
-        raise Damaged(f"recipes of kind {safe_repr(kind)} are not known")
+        raise shelves.Damaged(f"recipes of kind {safe_repr(kind)} are not known")
 
-    def _list(self, recipe: Recipe) -> list[Any]:
+    def _list(self, recipe: shelves.Recipe) -> list[Any]:
         value: list[Any] = []
         parts, shelf = self._parts, self._shelf
-        for start, stop in read_ranges(recipe[1:]):
+        for start, stop in shelves.read_ranges(recipe[1:]):
             for number in range(start, stop):
                 part = parts.get(number)
                 given = part.given if type(part) is Prototype else None
@@ -545,13 +524,13 @@ class ValueReading:
     def _part(self, number: int) -> Sequence[Any]:
         part = self._parts.get(number)
         if part is None:
-            raise Damaged(f"its part {number} is missing")
+            raise shelves.Damaged(f"its part {number} is missing")
         if type(part) is Prototype:
             return (self._copy(part, number),)
         form, name, body, checksum, _ = part  # type: ignore[misc]  # a row, since it is no prototype
         if zlib.crc32(body) != checksum:
-            raise Damaged(f"the checksum of its part {number} does not fit")
-        if form == MESSAGE:
+            raise shelves.Damaged(f"the checksum of its part {number} does not fit")
+        if form == shelves.MESSAGE:
             if (prototype := prototype_of(body, name)) is not None:
                 self._cache.keep(self._shelf.shelf, number, prototype)
                 return (self._copy(prototype, number),)
@@ -566,7 +545,7 @@ class ValueReading:
             rows = zip(typed[::3], typed[1::3], typed[2::3], strict=True)
             return [(key, self._serde.loads_typed((kind, data))) for key, kind, data in rows]
         if not form.startswith(VALUE):
-            raise Damaged(f"parts of the form {safe_repr(form)} are not known")
+            raise shelves.Damaged(f"parts of the form {safe_repr(form)} are not known")
         value = self._serde.loads_typed((form.removeprefix(VALUE), body))
         if isinstance(value, BaseMessage):
             self._cache.stamp(value, self._shelf, number, fingerprint(value))
@@ -615,7 +594,3 @@ def _is_key(key: Any) -> bool:
 def _is_name(text: Any) -> bool:
     """Whether both databases can keep a text in a column."""
     return type(text) is str and text.isprintable()
-
-
-def _pack(chunk: list[Any]) -> bytes:
-    return ormsgpack.packb(chunk, option=ormsgpack.OPT_REPLACE_SURROGATES)

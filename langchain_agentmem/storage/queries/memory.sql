@@ -1075,7 +1075,7 @@ select distinct branch_id as id from memory where origin {in_numbers ids};
 
 -- name: remembered
 -- Rows as a search finds them, with where they stand.
-select m.id, m.id as number, m.branch_id, m.until, m.deleted, m.key, m.kind, m.label, m.importance, m.expires_at,
+select m.id, m.id as number, m.branch_id, m.until, m.key, m.kind, m.label, m.importance, m.expires_at,
     m.extra, m.created_at, m.written_at, m.scope_id, m.source, m.actor, a.name as thread, c.body,
     b.kind as branch_kind, s.name, n.path
 from memory m
