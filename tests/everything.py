@@ -28,7 +28,7 @@ def fill(memory: AgentMemory) -> None:
     talk(memory)
     remembered.fill(memory)
     fill_saver(memory.checkpointer)
-    memory.byte_store().mset([("k\ud800", b"value"), ("a" * 3000, b"\0" * 2000)])
+    memory.byte_store().mset([("k\ud800", b"value"), ("a" * 2000, b"\0" * 2000)])
     memory.store.put(("docs", "ana"), "one", {"text": "Ana grows quinces", "n": 1.5}, ttl=60.0)
     memory.store.put(("docs", "ana"), "read", {"text": "Ana grows medlars"})
     with memory.written_by("tool", "web_search"):

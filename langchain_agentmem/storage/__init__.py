@@ -36,8 +36,7 @@ at only after the statements that follow. To store a checkpoint on a known threa
   own commit took FTS5 80 µs, among 64 others 6 µs, so on SQLite new documents wait (`search/`). Nothing is ever missing
   from a search.
 - `blob`: values by key, for byte stores. Keys are bytes (UTF-8, unpaired surrogates included), so that any string is
-  one, their order is that of code points on both engines, and a prefix is a range. A long key is cut in two, since an
-  index entry of PostgreSQL has no room for it.
+  one, their order is that of code points on both engines, and a prefix is a range.
 
 Bodies have ascending ids beside their digests: references by digest spread over the whole index, and a batch of 100
 messages wrote three times the pages.

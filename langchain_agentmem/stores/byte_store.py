@@ -16,8 +16,7 @@ Any text is a key:
     print(store.mget(["colour:grass", "missing"]), list(store.yield_keys(prefix="colour:")))
 
 A key is kept exactly: as UTF-8, unpaired surrogates included, compared byte by byte, which is the
-order of code points. Nothing in a key means anything to a search. Long keys are cut in two, since an index of
-PostgreSQL has no room for them; the digest of what was cut off tells them apart.
+order of code points. Nothing in a key means anything to a search.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ import zlib
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from langchain_core.stores import BaseStore
 from pydantic import InstanceOf
@@ -35,15 +34,14 @@ from pydantic import InstanceOf
 from langchain_agentmem.base.argument_checks import check_value
 from langchain_agentmem.base.concurrency import in_worker, iterate_in_worker
 from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of
-from langchain_agentmem.errors import safe_repr
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
-from langchain_agentmem.storage.queries import digest
 from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.tracing import Thunk
 
-HEAD_BYTES = 2_000
-"""So much of a key is in the index; PostgreSQL allows some 2,700 bytes for the whole entry."""
+LONGEST_KEY = 2_000
+"""Bytes; PostgreSQL's indexes have no room for more."""
 KEYS_AT_ONCE = 500
 """Keys that one statement asks for, and that one page of a listing holds."""
 
@@ -53,29 +51,16 @@ _KEYS, _PAIRS, _PREFIX = Sequence[_Text], Sequence[tuple[_Text, bytes]], _Text |
 """What is a list of keys, a list of keys with their values, and the beginning of a key."""
 
 
-class StoredKey(NamedTuple):
-    """A key as it is stored."""
+def stored_key(key: str) -> bytes:
+    """A key as it is stored.
 
-    head: bytes
-    rest: bytes
-    mark: bytes
-
-    @classmethod
-    def of(cls, key: str | bytes) -> StoredKey:
-        """Cut a key, or its bytes."""
-        data = key if isinstance(key, bytes) else key.encode("utf-8", "surrogatepass")
-        rest = data[HEAD_BYTES:]
-        return cls(data[:HEAD_BYTES], rest, digest(rest) if rest else b"")
-
-    @classmethod
-    def of_row(cls, row: Row) -> StoredKey:
-        """Read a key from its columns."""
-        return cls(bytes(row["head"]), bytes(row["rest"]), bytes(row["mark"]))
-
-    @property
-    def whole(self) -> bytes:
-        """The bytes of the key."""
-        return self.head + self.rest
+    Raises:
+        InvalidInput: It is too long.
+    """
+    data = key.encode("utf-8", "surrogatepass")
+    if len(data) > LONGEST_KEY:
+        raise InvalidInput(f"A key has at most {LONGEST_KEY} bytes, not {len(data)}: {safe_repr(key)}.")
+    return data
 
 
 def erase(tx: Transaction, low: str, high: str) -> int:
@@ -93,44 +78,40 @@ def problems(tx: Transaction, low: str, high: str) -> list[str]:
     for held in query.blob_counts(tx, low=low, high=high):
         start, left = b"", int(held["blobs"])
         while keys := _listed(tx, held["path"], "", start):
-            start = keys[-1].whole + b"\0"
+            start = keys[-1] + b"\0"
             left -= len(keys)
-            for at in keys:
-                [row] = _find(tx, held["path"], [at])  # alone, as it may be large
-                if _checksum(at, row["value"]) != row["checksum"]:
-                    shown = safe_repr(at.whole.decode("utf-8", "replace"))
+            for key in keys:
+                [row] = _find(tx, held["path"], [key])  # alone, as it may be large
+                if _checksum(key, row["value"]) != row["checksum"]:
+                    shown = safe_repr(key.decode("utf-8", "replace"))
                     found.append(f"the stored value of the key {shown} is not what was stored")
         if left > 0:
             found.append(f"the keys of {left} stored values are not what was stored")
     return found
 
 
-def _checksum(at: StoredKey, value: bytes) -> int:
-    return zlib.crc32(value, zlib.crc32(b"".join(at)))
+def _checksum(key: bytes, value: bytes) -> int:
+    return zlib.crc32(value, zlib.crc32(key))
 
 
-def _find(tx: Transaction, path: str, keys: Iterable[StoredKey]) -> Sequence[Row]:
-    return query.find_blobs(tx, path=path, keys=json.dumps([[at.head.hex(), at.mark.hex()] for at in keys]))
+def _find(tx: Transaction, path: str, keys: Iterable[bytes]) -> Sequence[Row]:
+    return query.find_blobs(tx, path=path, keys=json.dumps([key.hex() for key in keys]))
 
 
-def _listed(tx: Transaction, path: str, prefix: str, start: bytes) -> list[StoredKey]:
+def _listed(tx: Transaction, path: str, prefix: str, start: bytes) -> list[bytes]:
     """A page of the keys that begin with a prefix, in order, from some bytes on."""
     first = prefix.encode("utf-8", "surrogatepass")
-    low = StoredKey.of(max(first, start))
     # No byte of UTF-8 is the last there is, so the one after it ends the range of a prefix.
-    high = StoredKey.of(first[:-1] + bytes((first[-1] + 1,)) if first else _BEHIND_ALL)
-    rows = query.blob_keys(
-        tx, path=path, low_head=low.head, low_rest=low.rest, high_head=high.head, high_rest=high.rest,
-        limit=KEYS_AT_ONCE,
-    )  # fmt: skip
-    return list(map(StoredKey.of_row, rows))
+    end = first[:-1] + bytes((first[-1] + 1,)) if first else _BEHIND_ALL
+    rows = query.blob_keys(tx, path=path, low=max(first, start), high=end, limit=KEYS_AT_ONCE)
+    return [bytes(row["key"]) for row in rows]
 
 
 class AgentMemoryByteStore(BaseStore[str, bytes]):
     """Values by key, of one namespace. It sees its own keys only, not those of namespaces below.
 
-    A key is any string, of any length, empty or with characters that no other store takes; it is kept exactly. A value
-    is `bytes`, of up to the gigabyte that both databases hold.
+    A key is any string of at most 2,000 bytes in UTF-8, empty or with characters that no other store takes; it is kept
+    exactly. A value is `bytes`, of up to the gigabyte that both databases hold.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
@@ -171,13 +152,13 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
             InvalidInput: A key is not a string.
         """
         wanted = check_value(_KEYS, keys, "keys")
-        places = {StoredKey.of(key): key for key in wanted}
+        places = {stored_key(key): key for key in wanted}
 
         def get(tx: Transaction) -> list[bytes | None]:
             found: dict[str, bytes] = {}
             for first in range(0, len(places), KEYS_AT_ONCE):
                 rows = _find(tx, self._path, islice(places, first, first + KEYS_AT_ONCE))
-                found.update((places[StoredKey.of_row(row)], bytes(row["value"])) for row in rows)
+                found.update((places[bytes(row["key"])], bytes(row["value"])) for row in rows)
             return [found.get(key) for key in wanted]
 
         return self._database.read("bytes.get", get, self._inputs(wanted))
@@ -219,17 +200,16 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
             StorageError: The database failed. Nothing was written.
         """
         values = dict(check_value(_PAIRS, key_value_pairs, "key_value_pairs"))
+        # Sorted, so that two writers of the same keys never wait for each other in a circle.
+        placed = sorted((stored_key(key), value) for key, value in values.items())
         now = self._database.now()
 
         def put(tx: Transaction) -> None:
             if values:
                 about = {"namespace": queries.number_of(tx, self._path), "now": now}
-                # Sorted, so that two writers of the same keys never wait for each other in a circle.
-                placed = sorted((StoredKey.of(key), value) for key, value in values.items())
-                rows = (
-                    {**about, **at._asdict(), "checksum": _checksum(at, data), "value": data} for at, data in placed
+                query.put_blob.many(
+                    tx, [{**about, "key": key, "checksum": _checksum(key, data), "value": data} for key, data in placed]
                 )
-                query.put_blob.many(tx, list(rows))
 
         self._database.write("bytes.set", put, self._inputs(values))
 
@@ -248,11 +228,11 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
             StorageError: The database failed. Nothing was deleted.
         """
         given = check_value(_KEYS, keys, "keys")
+        places = sorted({stored_key(key) for key in given})
 
         def delete(tx: Transaction) -> None:
-            if places := sorted(set(map(StoredKey.of, given))):
-                rows = [{"path": self._path, "head": at.head, "mark": at.mark} for at in places]
-                query.delete_blob.many(tx, rows)
+            if places:
+                query.delete_blob.many(tx, [{"path": self._path, "key": key} for key in places])
                 query.delete_empty_namespaces(tx, path=self._path)
 
         self._database.write("bytes.delete", delete, self._inputs(given))
@@ -265,7 +245,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
 
     def _page(self, prefix: str, start: bytes) -> list[str]:
         def read(tx: Transaction) -> list[str]:
-            return [at.whole.decode("utf-8", "surrogatepass") for at in _listed(tx, self._path, prefix, start)]
+            return [key.decode("utf-8", "surrogatepass") for key in _listed(tx, self._path, prefix, start)]
 
         return self._database.read("bytes.list", read, lambda: {"namespace": self.namespace, "prefix": prefix})
 

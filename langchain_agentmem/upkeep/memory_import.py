@@ -96,7 +96,7 @@ class MemoryImport:
         self._take("entry")
         self._take("compaction", self._adjust_compaction, size=1)
         self._take("item", known=("namespace_id", "key"))
-        self._take("blob", known=("namespace_id", "head", "mark"))
+        self._take("blob", known=("namespace_id", "key"))
         self._take("finished_task", self._adjust_finished, known=("thread_id", "task"))
         self._take("finished_group", self._adjust_group, known=("group_id", "thread_id", "task"))
         self._take_memory()

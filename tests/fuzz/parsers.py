@@ -299,7 +299,7 @@ def _read_all(path: Path, out: Path) -> None:
             lambda: memory.session("c").get_role_rounds("User"),
             lambda: memory.managed_conversation("managed").messages,
             lambda: [memory.store.get(each.namespace, each.key) for each in memory.store.search((), limit=100)],
-            lambda: list(memory.byte_store().yield_keys()) and memory.byte_store().mget(["k\ud800", "a" * 3000]),
+            lambda: list(memory.byte_store().yield_keys()) and memory.byte_store().mget(["k\ud800", "a" * 2000]),
             lambda: [list(AgentMemorySaver(memory).list(None, limit=20))],
             memory.audit.entries,
             memory.audit.verify,

@@ -105,5 +105,5 @@ class TestOpus:
         path.write_text(path.read_text()[:-30])
         report = memory.import_from("opus", path)
         assert (report.added, report.left) == ({"entries": 2}, 1)
-        assert "ends within an entry" in report.left_out[0].why
+        assert "No entry can be read at character" in report.left_out[0].why
         assert [each.name for each in path.parent.iterdir()] == ["agent_memory.json"]

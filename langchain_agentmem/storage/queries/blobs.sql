@@ -1,13 +1,13 @@
--- Values by key. Lists of keys come as JSON: pairs of head and mark, in hexadecimal.
+-- Values by key. Lists of keys come as JSON, in hexadecimal.
 
 -- name: put_blob
-insert into blob (namespace_id, head, mark, rest, checksum, updated_at, value)
-values (:namespace, :head, :mark, :rest, :checksum, :now, :value)
-on conflict (namespace_id, head, mark) do update
+insert into blob (namespace_id, key, checksum, updated_at, value)
+values (:namespace, :key, :checksum, :now, :value)
+on conflict (namespace_id, key) do update
 set checksum = excluded.checksum, updated_at = excluded.updated_at, value = excluded.value;
 
 -- name: delete_blob
-delete from blob where head = :head and mark = :mark and namespace_id = (select id from namespace where path = :path);
+delete from blob where key = :key and namespace_id = (select id from namespace where path = :path);
 
 -- name: blob_counts
 -- The namespaces in a range of paths that hold values, with their number.
@@ -23,8 +23,15 @@ delete from blob where namespace_id = (select id from namespace where path = :pa
 
 -- name: find_blobs
 -- Each key that is asked for is looked up, and no other is read.
-select b.head, b.rest, b.mark, b.checksum, b.updated_at, b.value
-from ({pairs keys}) k
+select b.key, b.checksum, b.updated_at, b.value
+from ({bytes keys}) k
 cross join {lookup blob b}
     b.namespace_id = (select id from namespace where path = :path)
-    and b.head = from_hex(k.first) and b.mark = from_hex(k.second) {end_lookup b};
+    and b.key = k.value {end_lookup b};
+
+-- name: blob_keys
+-- A page of the keys from `low` up to but without `high`, in order.
+select key from blob
+where namespace_id = (select id from namespace where path = :path) and key >= :low and key < :high
+order by key
+limit cast(:limit as bigint);

@@ -393,18 +393,15 @@ create index item_recent on item (namespace_id, updated_at desc, key, expires_at
 create index item_expiry on item (expires_at) where expires_at is not null;
 
 -- The values of a byte store. Keys are UTF-8, as bytes, so that any text is valid and the order is that of code
--- points. `head` is a key's first 2,000 bytes, `rest` the following ones, and `mark` the BLAKE2b-160 of the rest,
--- empty if there is none: PostgreSQL's index entries have room for 2,700 bytes only.
+-- points.
 create table blob (
     id {id},
     namespace_id {int} not null references namespace (id),
-    head {blob} not null,
-    mark {blob} not null,
-    rest {blob} not null,
+    key {blob} not null,
     checksum {int} not null,
     updated_at {int} not null,
     value {blob} not null,
-    unique (namespace_id, head, mark)
+    unique (namespace_id, key)
 );
 
 -- Search ------------------------------------------------------------------------------------------------------------
