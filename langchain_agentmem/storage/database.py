@@ -67,12 +67,6 @@ MemoryLike: TypeAlias = "HasDatabase | Database | str | os.PathLike[str]"
 """What a part can be built from: an `AgentMemory` or another part; or the path or URL of a database."""
 
 
-class _Attached(dict[type, object]):
-    """The objects that belong to a database, by their classes. All views of it share them, and the lock."""
-
-    making = PerProcess(threading.RLock)
-
-
 class Database:
     """An open database.
 
@@ -131,7 +125,7 @@ class Database:
         self.homes: list[Callable[[Mapping[str, Any]], Namespace]] = []
         self.scopes = scopes._replace(home=self._home)
         self.whole: Database | None = None  # kept open by whoever looks at it in another way
-        self._attached = _Attached()
+        self._attached: dict[type, object] = {}  # by their classes; all views share them
         self._closes_itself = weakref.finalize(self, _close, self.background, self.engine)
 
     @property
@@ -154,7 +148,7 @@ class Database:
     def attached(self, kind: type[A], make: Callable[[], A]) -> A:
         """The one object of a class that belongs to this database, made when it is first wanted."""
         if kind not in self._attached:
-            with self._attached.making:
+            with _shared.changing:
                 if kind not in self._attached:
                     self.attach(make())
         return cast("A", self._attached[kind])
@@ -211,7 +205,8 @@ class Database:
         with self.step(name, inputs) as step:
             value = self.engine.write(do)
             step.finish(lambda: (outputs or outcome)(value))
-        self._written()
+        for each in self.on_write:
+            each(self)
         return value
 
     def step(
@@ -240,15 +235,11 @@ class Database:
     def _home(self, configurable: Mapping[str, Any]) -> Namespace:
         return next((found for home in self.homes if (found := home(configurable))), ())
 
-    def _written(self) -> None:
-        for each in self.on_write:
-            each(self)
-
 
 class _Shared(weakref.WeakValueDictionary[str, Database]):
-    """The databases that parts share, by path or URL."""
+    """The databases that parts share, by path or URL, and the lock of what is shared."""
 
-    changing = PerProcess(threading.Lock)
+    changing = PerProcess(threading.RLock)
 
 
 _shared = _Shared()

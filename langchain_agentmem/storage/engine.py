@@ -29,7 +29,7 @@ from langchain_agentmem.base.argument_checks import USUAL_LIMITS, MemoryLimits, 
 from langchain_agentmem.base.concurrency import THREAD_NAME, PerProcess, is_in_reading_lane, place_given_up
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.errors import safe_repr
-from langchain_agentmem.storage.queries import sized
+from langchain_agentmem.storage.queries import DIALECTS, sized
 from langchain_agentmem.storage.transaction import Operation, Select, Transaction
 
 T = TypeVar("T")
@@ -204,9 +204,9 @@ class Engine(ABC):
     def _close(self) -> None:
         """Let go of every connection."""
 
-    @abstractmethod
     def problems(self) -> list[str]:
-        """What the engine itself finds wrong with its files or tables; empty when nothing is."""
+        """What the engine itself finds wrong with its files. Default: a server checks its pages when they are read."""
+        return []
 
     @abstractmethod
     def sizes(self) -> Sizes:
@@ -423,30 +423,19 @@ class Migration(NamedTuple):
     sql: str
 
 
-TYPES: dict[str, dict[str, str]] = {
-    "sqlite": {
-        "id": "integer primary key",
-        "serial": "integer primary key autoincrement",
-        "int": "integer",
-        "real": "real",
-        "text": "text",
-        "blob": "blob",
-        "id_too": "",
-        "without_rowid": " without rowid",
-    },
-    "postgres": {
-        "id": "bigint generated always as identity primary key",
-        "serial": "bigint generated always as identity primary key",
-        "int": "bigint",
-        "real": "double precision",
-        "text": 'text collate "C"',
-        "blob": "bytea",
-        "id_too": ", id",
-        "without_rowid": "",
-    },
+TYPES = {
+    "id": ("integer primary key", "bigint generated always as identity primary key"),
+    "serial": ("integer primary key autoincrement", "bigint generated always as identity primary key"),
+    "int": ("integer", "bigint"),
+    "real": ("real", "double precision"),
+    "text": ("text", 'text collate "C"'),
+    "blob": ("blob", "bytea"),
+    "id_too": ("", ", id"),
+    "without_rowid": (" without rowid", ""),
 }
-"""The names in braces of a migration, in each dialect. A `serial` is an id that is not assigned again. `text` is in the
-order of code points on every server. `id_too` is the id at the end of an index, which is in every index of SQLite."""
+"""The names in braces of a migration, in SQLite and in PostgreSQL. A `serial` is an id that is not assigned again.
+`text` is in the order of code points on every server. `id_too` is the id at the end of an index, which every index of
+SQLite has."""
 
 
 @cache
@@ -458,7 +447,7 @@ def migrations(dialect: str) -> tuple[Migration, ...]:
     def text_of(name: str) -> str:
         files = [folder.joinpath(f"{name}{ending}.sql") for ending in ("", f".{dialect}")]
         text = "\n".join(file.read_text(encoding="utf-8") for file in files if file.is_file())
-        return re.sub(r"\{(\w+)\}", lambda match: TYPES[dialect][match[1]], text)
+        return re.sub(r"\{(\w+)\}", lambda match: TYPES[match[1]][DIALECTS.index(dialect)], text)
 
     return tuple(Migration(name, text_of(name)) for name in names)
 

@@ -453,20 +453,6 @@ class PostgresEngine(Engine):
 
     # -- care --------------------------------------------------------------------------------------------------
 
-    def problems(self) -> list[str]:
-        """PostgreSQL enforces keys and checks pages itself; what it reports while every table is read is returned."""
-        try:
-            tables = self._tables()
-            with self.connection() as connection, self._waiting_for_locks(connection):
-                for table in tables:
-                    name = psycopg.sql.Identifier(self.schema, table["name"])
-                    connection.execute(psycopg.sql.SQL("select count(*) from {}").format(name))
-        except (errors.MemoryClosed, errors.DatabaseTimeout):
-            raise
-        except errors.AgentMemoryError as error:
-            return [str(error)]
-        return []
-
     def health(self) -> Iterator[Finding]:
         """Check the server's version and connections, the rights of the role, and the vectors."""
         [row] = self.read(lambda tx: tx.run_sql(_HEALTH, {}))
@@ -474,21 +460,21 @@ class PostgresEngine(Engine):
             yield Finding("postgresql", "problem", f"PostgreSQL {row['version']} is too old.", "Use 13 or newer.")
         else:
             yield Finding("postgresql", "ok", f"PostgreSQL {row['version']}")
-        used = f"{row['used']:,} of {row['most']:,}"
+        used = f"{row['used']:,} of {row['most']:,} connections are in use"
         if row["used"] > row["most"] * CROWDED:
             remedy = "Lower pool_size in the programs, put a pooler in front, or raise max_connections."
-            yield Finding("connections", "problem", f"{used} connections are in use; opening more will fail.", remedy)
+            yield Finding("connections", "problem", used, remedy)
         else:
-            yield Finding("connections", "ok", f"{used} are in use")
-        grant = f"grant {{}}insert, update, delete on all tables in schema {self.schema} to ..."
+            yield Finding("connections", "ok", used)
+        rights = f"select, insert, update, delete on all tables in schema {self.schema}"
+        remedy = f"Let the owner of the tables run: grant {rights} to ..."
         if not row["reads"]:
-            remedy = f"Let their owner run: {grant.format('select, ')}"
             yield Finding("permissions", "problem", "This user may not read all tables of the memory.", remedy)
         elif row["replica"]:
-            found = "The server is a replica, which is only read."
-            yield Finding("permissions", "note", found, "Write to the primary.")
+            yield Finding(
+                "permissions", "note", "The server is a replica, which is only read.", "Write to the primary."
+            )
         elif not row["writes"]:
-            remedy = f"Open the memory with read_only=True, or let their owner run: {grant.format('')}"
             yield Finding("permissions", "note", "This user may read the tables, and not write all of them.", remedy)
         else:
             yield Finding("permissions", "ok", "this user may write")

@@ -18,7 +18,6 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
-from urllib.parse import quote
 
 from langchain_agentmem import errors
 from langchain_agentmem.base.concurrency import PerProcess
@@ -27,7 +26,7 @@ from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.files import file_of, made_private, whole_copy
 from langchain_agentmem.errors import safe_repr
 from langchain_agentmem.storage import engine
-from langchain_agentmem.storage.encrypted_database import Cipher, has_log, no_database
+from langchain_agentmem.storage.encrypted_database import Cipher, no_database
 from langchain_agentmem.storage.engine import Engine, Finding, Opening, Sizes
 from langchain_agentmem.storage.queries import for_sqlite, load
 from langchain_agentmem.storage.transaction import Operation, Rows, Select, Transaction, Values, refuse
@@ -134,8 +133,7 @@ class _SqliteTransaction(Transaction):
 class SqliteEngine(Engine):
     """One SQLite database.
 
-    A new file may be read by its owner only. One in a folder that may not be written is read as it is when it is
-    opened.
+    A new file may be read by its owner only.
 
     Args:
         path: A file, a `file:` URI, or ":memory:".
@@ -169,7 +167,6 @@ class SqliteEngine(Engine):
         # Connections are opened when they are needed, wherever the process is by then.
         self._file = path if path == ":memory:" or path.startswith("file:") else os.path.abspath(path)  # noqa: PTH100
         self._idle: list[sqlite3.Connection] = []
-        self._address = self._file
         self._opened: sqlite3.Connection | None = None
         if any((each.cipher is None) != (self.cipher is None) for each in self.open_here(file_of(self._file))):
             how = "a key" if self.cipher is None else "no key"
@@ -249,10 +246,7 @@ class SqliteEngine(Engine):
         try:
             return self._prepared()
         except self._driver.DatabaseError as error:
-            code, address = _code(error), None if self._in_memory else address_to_read(self._file)
-            if code in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY} and address is not None:
-                self._address = address
-            elif self.cipher is None or code != sqlite3.SQLITE_NOTADB:
+            if self.cipher is None or _code(error) != sqlite3.SQLITE_NOTADB:
                 raise
         return self._prepared()  # of two processes that make one encrypted file, one has a salt that is not the file's
 
@@ -267,11 +261,11 @@ class SqliteEngine(Engine):
 
     def _connect(self) -> sqlite3.Connection:
         connection: sqlite3.Connection = self._driver.connect(
-            self._address,
+            self._file,
             timeout=self._busy_timeout,
             isolation_level=None,
             check_same_thread=False,
-            uri=self._address.startswith("file:"),
+            uri=self._file.startswith("file:"),
             cached_statements=256,
         )
         connection.row_factory = self._driver.Row
@@ -547,25 +541,6 @@ class SqliteEngine(Engine):
         if kind := _ERRORS.get(code):
             return kind(f"{kind()} ({safe_repr(self.path)}: {error})")
         return errors.StorageError(f"The database {safe_repr(self.path)} failed: {error}.")
-
-
-def address_to_read(path: str) -> str | None:
-    """How a file is read in a folder that may not be written, where SQLite cannot make what it shares with others.
-
-    It is read as if nobody ever wrote it.
-
-    Args:
-        path: Its path or `file:` URI.
-
-    Returns:
-        A URI. None where there is no such file, or a log beside it that would be overlooked.
-    """
-    file = file_of(path)
-    if not file.is_file() or has_log(file):
-        return None
-    if path.startswith("file:"):
-        return f"{path}{'&' if '?' in path else '?'}immutable=1"
-    return f"file:{quote(os.fsencode(file.absolute()))}?immutable=1"
 
 
 def _code(error: Exception) -> int:
