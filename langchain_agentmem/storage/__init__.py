@@ -108,10 +108,9 @@ def name_of(url: Any) -> str:
     if is_postgres(name):
         return name
     if (other := _URL.match(name)) is not None:
-        if other[1] == "sqlite":
-            raise InvalidInput(f"A SQLite database is named by its path, such as 'agent.db', not {safe_repr(name)}.")
         raise InvalidInput(
-            f"{safe_repr(other[1])} databases are not supported: give a path or 'postgresql://user@host/database'."
+            f"{safe_repr(other[1])} URLs are not supported: give a path or 'postgresql://user@host/database'. A SQLite "
+            "database is named by its path, such as 'agent.db'."
         )
     path_of_file(name.partition("?")[0] if name.startswith("file:") else name)
     return name

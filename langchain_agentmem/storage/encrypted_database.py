@@ -151,17 +151,13 @@ def rewrite(
         with path.open("rb+") as old, _alone(path, key) as source:
             if source.execute("pragma application_id").fetchone()[0] != application_id:
                 raise errors.ForeignDatabase(f"{name} is no database of langchain-agentmem.")
-            problem = source.execute("pragma quick_check(1)").fetchone()[0]
-            if problem != "ok":
-                raise errors.DatabaseUnreadable(f"{name} is damaged: {problem}. Restore it from a backup.")
+            _check_whole(source, path)
             with whole_copy(path) as made:
                 tell(Progress("copying", 0, 2))
                 _export(source, made, new_key)
                 tell(Progress("checking", 1, 2))
                 with _alone(made, new_key) as copy:
-                    problem = copy.execute("pragma integrity_check(1)").fetchone()[0]
-                    if problem != "ok":
-                        raise errors.StorageError(f"The new file is not whole ({problem}), so the old one was kept.")
+                    _check_whole(copy, path)
                     copy.execute("pragma journal_mode = wal").fetchone()
                 # What lies next to the old file must not be taken for the new one's.
                 source.execute("pragma journal_mode = delete").fetchone()
@@ -184,6 +180,12 @@ def _alone(path: Path, key: EncryptionKey | None) -> Iterator[Any]:
         ):  # fmt: skip
             connection.execute(statement).fetchone()
         yield connection
+
+
+def _check_whole(connection: Any, path: Path) -> None:
+    problem = connection.execute("pragma integrity_check(1)").fetchone()[0]
+    if problem != "ok":
+        raise errors.DatabaseUnreadable(f"{safe_repr(str(path))} or its new file is not whole: {problem}.")
 
 
 def _export(source: Any, made: Path, key: EncryptionKey | None) -> None:

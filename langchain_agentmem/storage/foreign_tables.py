@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -40,12 +41,31 @@ class ForeignTables:
     Attributes:
         name: What names the database in errors, without passwords.
         columns: The columns of each table.
+
+    Args:
+        name: As above.
+        columns: As above.
+        cursor: Makes a cursor.
+        failure: What the driver raises.
     """
 
-    def __init__(self, name: str, columns: Columns, read: Callable[[str], Iterator[dict[str, Any]]]) -> None:
+    def __init__(self, name: str, columns: Columns, cursor: Callable[[], Any], failure: type[Exception]) -> None:
         self.name = name
         self.columns = columns
-        self._read = read
+        self._cursor, self._failure = cursor, failure
+
+    def _read(self, statement: str) -> Iterator[dict[str, Any]]:
+        with _told(self.name, self._failure):
+            cursor = self._cursor()
+            try:
+                cursor.execute(statement)
+                names = [column[0] for column in cursor.description]
+                while page := cursor.fetchmany(_PAGE):
+                    for row in page:
+                        yield dict(zip(names, row, strict=True))
+            finally:
+                with suppress(self._failure):  # the connection may have been closed meanwhile
+                    cursor.close()
 
     def rows(self, table: str, *order: str) -> Iterator[dict[str, Any]]:
         """The rows of a table.
@@ -96,16 +116,7 @@ def _sqlite(path: Path, stack: ExitStack) -> ForeignTables:
         connection.text_factory = lambda data: str(data, "utf-8", "replace")
         connection.execute("begin")
         columns = columns_in(connection)
-
-    def read(statement: str) -> Iterator[dict[str, Any]]:
-        with _told(name, sqlite3.Error):
-            cursor = connection.execute(statement)
-            names = [each[0] for each in cursor.description]
-            while page := cursor.fetchmany(_PAGE):
-                for row in page:
-                    yield dict(zip(names, row, strict=True))
-
-    return ForeignTables(name, columns, read)
+    return ForeignTables(name, columns, connection.cursor, sqlite3.Error)
 
 
 def _has_log_format(path: Path) -> bool:
@@ -116,32 +127,23 @@ def _has_log_format(path: Path) -> bool:
 def _postgres(url: str, stack: ExitStack) -> ForeignTables:
     try:
         import psycopg  # noqa: PLC0415 - an extra
-        from psycopg.rows import dict_row  # noqa: PLC0415 - an extra
 
         from langchain_agentmem.storage.postgres import address_of  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise MissingExtra("Reading from PostgreSQL", "postgres") from error
     name = f"the PostgreSQL database {safe_repr(address_of(url))}"
     with _told(name, psycopg.Error):
-        connection = stack.enter_context(psycopg.connect(url, row_factory=dict_row, prepare_threshold=None))
+        connection = stack.enter_context(psycopg.connect(url, prepare_threshold=None))
         connection.read_only = True
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         columns = _grouped(
-            (row["table_name"], row["column_name"])
-            for row in connection.execute(
+            connection.execute(
                 "select table_name, column_name from information_schema.columns "
                 "where table_schema = any (current_schemas(false))"
             )
         )
         stack.callback(connection.rollback)
-
-    def read(statement: str) -> Iterator[dict[str, Any]]:
-        with _told(name, psycopg.Error), connection.cursor(name="agentmem_rows") as cursor:
-            cursor.itersize = _PAGE
-            cursor.execute(statement)  # of names that are quoted, see `rows`
-            yield from cursor
-
-    return ForeignTables(name, columns, read)
+    return ForeignTables(name, columns, partial(connection.cursor, name="agentmem_rows"), psycopg.Error)
 
 
 def _grouped(pairs: Iterable[tuple[str, str]]) -> Columns:

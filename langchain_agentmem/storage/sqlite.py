@@ -243,21 +243,19 @@ class SqliteEngine(Engine):
             if not file.is_file() and (self.opening.read_only or not self.opening.migrate):
                 raise errors.NothingStored(f"There is no database {safe_repr(self.path)}, and this opening makes none.")
             made_private(file)
-        try:
-            return self._prepared()
-        except self._driver.DatabaseError as error:
-            if self.cipher is None or _code(error) != sqlite3.SQLITE_NOTADB:
-                raise
-        return self._prepared()  # of two processes that make one encrypted file, one has a salt that is not the file's
-
-    def _prepared(self) -> sqlite3.Connection:
-        connection = self._connect()
-        try:
-            self._prepare(connection)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+        retried = self.cipher is None
+        while True:
+            connection = self._connect()
+            try:
+                self._prepare(connection)
+            except BaseException as error:
+                connection.close()
+                # Of two processes that make one encrypted file, one has a salt that is not the file's.
+                if retried or _code(error) != sqlite3.SQLITE_NOTADB:
+                    raise
+                retried = True
+            else:
+                return connection
 
     def _connect(self) -> sqlite3.Connection:
         connection: sqlite3.Connection = self._driver.connect(
@@ -288,23 +286,30 @@ class SqliteEngine(Engine):
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         """Check that the file is ours, and bring its schema up to date; a connection that fails here is closed."""
-        if self._driver.sqlite_version_info < OLDEST_SQLITE:
+        has_index = connection.execute("select sqlite_compileoption_used('ENABLE_FTS5')").fetchone()[0]
+        if self._driver.sqlite_version_info < OLDEST_SQLITE or not has_index:
             raise errors.StorageError(
-                f"SQLite {self._driver.sqlite_version} is too old; 3.35 or newer is needed. Use a newer Python build."
+                f"SQLite {self._driver.sqlite_version} is too old, or was built without FTS5; 3.35 or newer with FTS5 "
+                "is needed. Use a python.org, Debian, conda or pyenv build of Python, or a PostgreSQL database."
             )
-        if not connection.execute("select sqlite_compileoption_used('ENABLE_FTS5')").fetchone()[0]:
-            raise errors.StorageError(
-                "This Python's SQLite was built without FTS5, which full-text search needs. Use a python.org, "
-                "Debian, conda or pyenv build, or a PostgreSQL database."
-            )
+
+        def in_wal_mode() -> bool:
+            """Set the mode, which ignores the busy timeout: two processes that create one file must wait here."""
+            try:
+                connection.execute("pragma journal_mode = wal")
+            except self._driver.OperationalError as error:
+                if _code(error) not in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+                    raise
+                return False
+            return True
+
         if not self._missing(connection):
             with contextlib.suppress(self._driver.OperationalError):
-                # Who was killed when it gave the file another key may have left it without its log.
-                connection.execute("pragma journal_mode = wal")
+                in_wal_mode()  # who was killed when it gave the file another key may have left it without its log
             return
         if not self._in_memory:
             connection.execute("pragma auto_vacuum = incremental")  # before the first table, or never
-            self._patiently(lambda: connection.execute("pragma journal_mode = wal"))
+            self._patiently(in_wal_mode)
         connection.execute("begin immediate")
 
         def run(script: str) -> None:
@@ -322,18 +327,12 @@ class SqliteEngine(Engine):
             tables.discard(engine.RECORDS)
         return self._pending(tables, lambda: connection.execute(f"select name from {engine.RECORDS}"))  # noqa: S608
 
-    def _patiently(self, attempt: Callable[[], object]) -> None:
-        """Changing the journal mode ignores the busy timeout, so two processes that create one file must wait here."""
+    def _patiently(self, attempt: Callable[[], bool]) -> bool:
+        """Try until something succeeds, as long as the busy timeout. Return whether it did."""
         deadline = time.monotonic() + self._busy_timeout
-        while True:
-            try:
-                attempt()
-            except self._driver.OperationalError as error:
-                if _code(error) not in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED} or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.01)
-            else:
-                return
+        while not (done := attempt()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return done
 
     def _close(self) -> None:
         """Close what nobody uses. A reader that is at work closes its connection itself when it comes back."""
@@ -374,21 +373,15 @@ class SqliteEngine(Engine):
 
     def problems(self) -> list[str]:
         """Runs SQLite's own checks of the pages, the foreign keys and the full-text index."""
-        found: list[str] = []
-        try:
-            with self._in_use():
-                with self._translated(), self._reader() as connection:
-                    rows = connection.execute("pragma integrity_check").fetchall()
-                    found += [str(row[0]) for row in rows if row[0] != "ok"]
-                    found += [
-                        f"row {row['rowid']} of {row['table']} names a missing row of {row['parent']}"
-                        for row in connection.execute("pragma foreign_key_check").fetchall()
-                    ]
-                # The index's own check is written as an insert, which a file that is only read refuses.
-                with contextlib.suppress(errors.DatabaseReadOnly), self._translated(), self._writing:
-                    self._writer.execute("insert into search_index (search_index) values ('integrity-check')")
-        except errors.StorageError as error:
-            found.append(str(error))
+        with self._in_use(), self._translated(), self._reader() as connection:
+            found = [str(row[0]) for row in connection.execute("pragma integrity_check") if row[0] != "ok"]
+            found += [
+                f"row {row['rowid']} of {row['table']} names a missing row of {row['parent']}"
+                for row in connection.execute("pragma foreign_key_check")
+            ]
+        # The index's own check is written as an insert, which a file that is only read refuses.
+        with contextlib.suppress(errors.DatabaseReadOnly), self._in_use(), self._translated(), self._writing:
+            self._writer.execute("insert into search_index (search_index) values ('integrity-check')")
         return found
 
     def health(self) -> Iterator[Finding]:
@@ -430,16 +423,11 @@ class SqliteEngine(Engine):
         with self._in_use(), self._translated(), self._writing:
             self._writer.execute("insert into search_index (search_index) values ('optimize')")
             self._writer.execute("vacuum")
-            deadline = time.monotonic() + self._busy_timeout
-            while not self._in_memory:
-                if not self._writer.execute("pragma wal_checkpoint (truncate)").fetchone()[0]:
-                    break
-                if time.monotonic() > deadline:
-                    raise errors.DatabaseBusy(
-                        "What was erased is gone from the tables, but another connection keeps an old snapshot "
-                        "open, so the write-ahead log still holds it. Close that connection and erase again."
-                    )
-                time.sleep(0.01)
+            if not self._patiently(lambda: not self._writer.execute("pragma wal_checkpoint (truncate)").fetchone()[0]):
+                raise errors.DatabaseBusy(
+                    "What was erased is gone from the tables, but another connection keeps an old snapshot open, so "
+                    "the write-ahead log still holds it. Close that connection and erase again."
+                )
 
     def release(self) -> None:
         """Hand free pages back, some hundred in a transaction, and fold the write-ahead log into the file.
@@ -521,10 +509,6 @@ class SqliteEngine(Engine):
             yield
         except self._driver.Error as error:
             raise self._translate(error) from error
-        except UnicodeDecodeError as error:
-            raise errors.DatabaseUnreadable(
-                f"{errors.DatabaseUnreadable()} ({safe_repr(self.path)}: {error})"
-            ) from error
         except (UnicodeEncodeError, OverflowError) as error:
             raise errors.InvalidInput(f"A value cannot be stored in the database: {error}.") from error
 
@@ -543,7 +527,7 @@ class SqliteEngine(Engine):
         return errors.StorageError(f"The database {safe_repr(self.path)} failed: {error}.")
 
 
-def _code(error: Exception) -> int:
+def _code(error: BaseException) -> int:
     """The primary result code; the driver itself raises errors that have none."""
     extended: Any = getattr(error, "sqlite_errorcode", None)
     return int(extended) & 0xFF if extended is not None else -1

@@ -115,7 +115,7 @@ def test_a_sqlite_that_lacks_something_is_told_before_anything_is_written(tmp_pa
         return connection
 
     for where, name, value, says in (
-        (sqlite3, "sqlite_version_info", (3, 34, 1), r"too old; 3\.35 or newer"),
+        (sqlite3, "sqlite_version_info", (3, 34, 1), r"too old.* 3\.35 or newer"),
         (SqliteEngine, "_connect", without_fts5, "built without FTS5"),
     ):
         with monkeypatch.context() as patched:
@@ -188,7 +188,7 @@ class TestBusy:
 
             def later(engine, attempt):
                 other.execute("begin immediate")
-                patiently(engine, attempt)
+                return patiently(engine, attempt)
 
             with monkeypatch.context() as patched:
                 patched.setattr(SqliteEngine, "_patiently", later)
