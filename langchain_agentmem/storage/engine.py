@@ -372,7 +372,9 @@ class Engine(ABC):
             NothingStored: None was ever made, and this opening may make none.
             DatabaseReadOnly: There are some, and this opening may not make them.
         """
-        where = safe_repr(self.path) + (f", schema {self.opening.schema!r}," if self.dialect == "postgres" else "")
+        where = safe_repr(self.path) + (
+            f", schema {safe_repr(self.opening.schema)}," if self.dialect == "postgres" else ""
+        )
         if tables and RECORDS not in tables:
             raise errors.ForeignDatabase(
                 f"{where} holds another program's tables ({', '.join(sorted(tables)[:3])}). Give langchain-agentmem a "

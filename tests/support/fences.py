@@ -2,12 +2,12 @@
 
 import re
 
-from langchain_agentmem.base.fencing import _name, _rest
+from langchain_agentmem.base.fencing import _rest
 
 
 def unfenced(tag: str, block: str) -> str | None:
     """Return exactly the text that `fenced` was given; None if this is no such block."""
-    match = re.fullmatch(rf"<{_name(tag)}(?: [\w-]+=\"[^\"<>\n]*\")*>\n(.*)\n</{tag}>", block, re.DOTALL)
+    match = re.fullmatch(rf"<{tag}(?: [\w-]+=\"[^\"<>\n]*\")*>\n(.*)\n</{tag}>", block, re.DOTALL)
     rest = _rest(tag)
     if not match or re.search(f"<(?={rest})", match.group(1)):
         return None
