@@ -178,14 +178,8 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: No message has this id, or a change is malformed.
         """
-        find = self._by_id(message_id)
-
-        def find_one(tx: Transaction) -> list[LogEntry]:
-            if not (found := find(tx)):
-                raise message_log.unknown(message_id, self._at)
-            return found
-
-        self._revise("update", find_one, lambda old: edited(old, changes), message_id=message_id, changes=changes)
+        find = self._by_id(message_id, required=True)
+        self._revise("update", find, lambda old: edited(old, changes), message_id=message_id, changes=changes)
 
     aupdate = awaited(update, writes=True)
 
@@ -536,13 +530,17 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             self._announce(MessagesRemoved, message_ids=tuple(removed))
         return removed
 
-    def _by_id(self, message_id: Any) -> _Find:
-        """The message of an id, or nothing. A round under this id is the session's affair."""
+    def _by_id(self, message_id: Any, *, required: bool = False) -> _Find:
+        """The message of an id, or nothing unless it is required. A round under this id is the session's affair."""
         key = id_of(message_id, "message", MessageError)
 
         def operation(tx: Transaction) -> list[LogEntry]:
             row = message_log.get(tx, self._at, key)
-            return [] if row is None or row.kind == message_log.ROUND else [row]
+            if row is not None and row.kind != message_log.ROUND:
+                return [row]
+            if required:
+                raise message_log.unknown(key, self._at)
+            return []
 
         return operation
 

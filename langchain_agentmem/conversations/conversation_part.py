@@ -162,26 +162,19 @@ def dump(tx: Transaction, at: ThreadKey) -> list[dict[str, Any]]:
     """
     rows = message_log.rows_of(tx, at, query.dump_entries)
     try:
-        for row in rows:
-            _readable(row["kind"], row["body"], row["attachments"], row["key"])
-        return [record_of(row, row["position"], edit=row["replaces"] is not None) for row in rows]
+        return list(map(_record_of, rows))
     except _DAMAGES as error:
         raise DatabaseUnreadable(
             f"The conversation {safe_repr(at.name)} is damaged and cannot be exported; verify() tells more. {error}"
         ) from error
 
 
-def record_of(row: Row, call: int, *, edit: bool) -> dict[str, Any]:
-    """Return a version of an entry as a record.
-
-    Args:
-        row: The version.
-        call: The number that versions of one call have in common.
-        edit: Whether it replaces another version.
-    """
-    record = {"call": call, "edit": edit} | {name: row[name] for name in _COLUMNS if row[name] is not None}
-    record |= {name: read_plain(row[name]) for name in ("body", "attachments") if row[name] is not None}
-    return record | {"follows": True} if row["follows"] else record
+def _record_of(row: Row) -> dict[str, Any]:
+    """Return a version of an entry as a record."""
+    _readable(row["kind"], row["body"], row["attachments"], row["key"])
+    record = {"call": row["position"], "edit": row["replaces"] is not None, "follows": bool(row["follows"])}
+    record |= {name: row[name] for name in _COLUMNS if row[name] is not None}
+    return record | {name: read_plain(row[name]) for name in ("body", "attachments") if row[name] is not None}
 
 
 def restore(

@@ -543,7 +543,7 @@ class SessionMemory(LogMemory):
 
     def to_conversation(self) -> Conversation:
         """The whole session as a value: every round with its posts, in order."""
-        return Conversation.create(self._rounds(), id=self.session_id)
+        return Conversation(rounds=tuple(self._rounds()), id=self.session_id)
 
     ato_conversation = awaited(to_conversation)
 

@@ -29,8 +29,10 @@ from langchain_core.messages import (
     HumanMessage,
     RemoveMessage,
     SystemMessage,
+    ToolCall,
     ToolMessage,
 )
+from langchain_core.messages.tool import tool_call
 
 from langchain_agentmem.base.encoding import CALLS, IMAGES, TEXTS, THOUGHTS, is_image, kind_of, replace_surrogates
 from langchain_agentmem.base.fencing import fenced
@@ -52,16 +54,7 @@ from langchain_agentmem.messages.message_marks import (
 )
 from langchain_agentmem.messages.provider_content import made_image
 
-_ROLES = {
-    "human": "user",
-    "ai": "assistant",
-    "function": "tool",
-    "HumanMessageChunk": "user",
-    "AIMessageChunk": "assistant",
-    "SystemMessageChunk": "system",
-    "ToolMessageChunk": "tool",
-    "FunctionMessageChunk": "tool",
-}
+_ROLES = {"human": "user", "ai": "assistant", "function": "tool"}
 _CALL_BLOCKS = frozenset({"tool_use", "tool_call"})
 
 
@@ -69,7 +62,8 @@ def role_of(message: BaseMessage) -> str:
     """Return who speaks: "system", "user", "assistant", "tool", or another role."""
     if isinstance(message, ChatMessage):
         return "system" if message.role == "developer" else message.role
-    return _ROLES.get(message.type, message.type)
+    kind = message.type.removesuffix("MessageChunk").lower()
+    return _ROLES.get(kind, kind)
 
 
 def calls_of(message: BaseMessage) -> list[dict[str, Any]]:
@@ -414,9 +408,6 @@ def _mended(message: BaseMessage) -> BaseMessage | None:
         if len(kept) != len(content) or any(one is not other for one, other in zip(kept, content, strict=True)):
             changes["content"] = kept
     mended = altered(message, **changes) if changes else message
-    if isinstance(mended, AIMessage):
-        names = {call["id"]: usable for call in mended.tool_calls if (usable := _usable(str(call["id"]))) != call["id"]}
-        mended = _renamed(mended, names) if names else mended
     return None if role != "tool" and _is_empty(mended) else encodable(mended)
 
 
@@ -454,42 +445,43 @@ def _is_empty(message: BaseMessage) -> bool:
 def _with_usable_calls(message: AIMessage) -> dict[str, Any]:
     """What must change so that every client sends a message's calls, each with an id and a name."""
     blocks: list[Any] = message.content if isinstance(message.content, list) else []
-    told: list[Any] = [*message.tool_calls]
-    for call in message.invalid_tool_calls:  # what was written becomes the argument
-        arguments = {UNREADABLE: call["args"] or ""}
-        told.append({"name": call["name"], "args": arguments, "id": call["id"], "type": "tool_call"})
+    told = [*message.tool_calls]
+    told += [  # what was written becomes the argument
+        tool_call(name=each["name"] or "", args={UNREADABLE: each["args"] or ""}, id=each["id"])
+        for each in message.invalid_tool_calls
+    ]
     for block in blocks if not told else ():  # they are all there is of the calls then
         if _is_call(block):
             given = block.get("input", block.get("args"))
             arguments = given if isinstance(given, dict) else {}
-            told.append({"name": block.get("name"), "args": arguments, "id": _call_id(block), "type": "tool_call"})
-    calls: dict[Any, dict[str, Any]] = {}
+            told.append(tool_call(name=block.get("name"), args=arguments, id=_call_id(block)))
+    calls: dict[str, ToolCall] = {}
     for call in told:
         if call["id"] and call["name"] and isinstance(call["name"], str):
-            name = _named(call["name"])
-            calls.setdefault(call["id"], call if name == call["name"] else call | {"name": name})
+            usable = call | {"name": _named(call["name"]), "id": _usable(call["id"])}
+            calls.setdefault(call["id"], usable)
     changes: dict[str, Any] = {}
     if [*calls.values()] != message.tool_calls:
         changes["tool_calls"] = [*calls.values()]
     if message.invalid_tool_calls:
         changes["invalid_tool_calls"] = []
-    left = calls.copy()
-    kept = [each for block in blocks if (each := _call_block(block, left)) is not None]
+    kept = [each for block in blocks if (each := _call_block(block, calls)) is not None]
     if kept != blocks:
         changes["content"] = kept
-    if "tool_calls" in message.additional_kwargs and (changes or not calls):
+    if "tool_calls" in message.additional_kwargs and (changes or not message.tool_calls):
         changes["additional_kwargs"] = _without_raw_calls(message)
     return changes
 
 
-def _call_block(block: Any, calls: dict[Any, dict[str, Any]]) -> Any:
-    """A block as its call is told, which it takes from the calls; None where none is left of its id."""
+def _call_block(block: Any, calls: dict[str, ToolCall]) -> Any:
+    """Return a block as its call is told, which it takes from the calls; None where none is left of its id."""
     if not _is_call(block):
         return block
-    call = calls.pop(_call_id(block), None)
+    call = calls.pop(_call_id(block) or "", None)
     if call is None or kind_of(block) == "invalid_tool_call":
         return None
-    return block if block.get("name") == call["name"] else block | {"name": call["name"]}
+    key = "call_id" if block.get("call_id") else "id"
+    return block | {"name": call["name"], key: call["id"]}
 
 
 def _block(block: Any, role: str) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
@@ -156,12 +157,9 @@ class AgentCallMsg:
         """Give ``{"agent_name", "request"}``; what JSON has no word for is tagged.
 
         Raises:
-            MessageError: The request holds an object that cannot be kept as JSON.
+            InvalidInput: The request holds an object that cannot be kept as JSON.
         """
-        try:
-            return {"agent_name": self.agent_name, "request": encoding.to_plain(self.request)}
-        except InvalidInput as error:
-            raise MessageError(f"request: {error}") from error
+        return {"agent_name": self.agent_name, "request": encoding.to_plain(self.request)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -343,7 +341,7 @@ class Message:
         if content is None and self.structured_data is not None:
             content = self.structured_data
         if self.tool_calls and isinstance(content, list):
-            content = provider_content.without_calls(content)  # they are in a field of their own
+            content = [block for block in content if encoding.kind_of(block) not in encoding.CALLS]  # they have a field
         empty = content is None and not self.images and self.tool_calls
         more: dict[str, Any] = {
             "name": self.name,
@@ -369,8 +367,8 @@ class Message:
         data = self.to_llm_dict()
         data.pop("reasoning_details", None)
         data["content"] = provider_content.strict_content(data["content"])
-        if name := provider_content.strict_name(data.pop("name", "")):
-            data["name"] = name
+        if name := data.pop("name", ""):
+            data["name"] = re.sub(r"[\s<|\\/>]", "_", name)[:64]
         for call in data.get("tool_calls", ()):
             call.pop("call_id", None)
         return data

@@ -11,9 +11,9 @@ import base64
 import json
 import logging
 import mimetypes
-import re
 import stat
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import date, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -237,16 +237,6 @@ def strict_content(content: str | list[Any] | None) -> str | list[Any] | None:
     ]
 
 
-def without_calls(content: list[Any]) -> list[Any]:
-    """Leave out the blocks that say again which tools are called."""
-    return [block for block in content if kind_of(block) not in CALLS]
-
-
-def strict_name(name: str) -> str:
-    r"""Give a name as OpenAI accepts it: no spaces nor ``< | \\ / >``, at most 64 characters."""
-    return re.sub(r"[\s<|\\/>]", "_", name)[:64]
-
-
 def tool_result(content: Any, tool_call_id: str | None) -> tuple[Any, str | None]:
     """Take a tool's result out of its envelope.
 
@@ -260,10 +250,8 @@ def tool_result(content: Any, tool_call_id: str | None) -> tuple[Any, str | None
     """
     envelope = content
     if isinstance(content, str) and content.lstrip()[:1] == "{" and '"tool_call_id"' in content:
-        try:
+        with suppress(ValueError, RecursionError):
             envelope = json.loads(content)
-        except (ValueError, RecursionError):
-            return content, tool_call_id
     if not isinstance(envelope, dict) or "output" not in envelope:
         return content, tool_call_id
     inner = envelope.get("tool_call_id")

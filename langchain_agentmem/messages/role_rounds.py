@@ -415,12 +415,6 @@ class Conversation(Identified):
     enabled: bool = True
     rounds: Annotated[tuple[Round, ...], _tuple_of(Round)] = ()
 
-    @classmethod
-    def create(cls, rounds: Iterable[Round] = (), id: str | None = None) -> Self:  # noqa: A002
-        """Make a conversation, with a new id unless one is given."""
-        given: Any = rounds  # as above
-        return cls(rounds=given, id="" if id is None else id)
-
     @property
     def roles(self) -> set[str]:
         """Every role that sends or receives a post."""
