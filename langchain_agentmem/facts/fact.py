@@ -38,7 +38,7 @@ from pydantic import Field
 
 from langchain_agentmem.base.argument_checks import Options, check_value, name_given, text_given
 from langchain_agentmem.base.clock import EARLIEST, LATEST, time_given
-from langchain_agentmem.base.encoding import replace_surrogates
+from langchain_agentmem.base.encoding import json_value, replace_surrogates
 from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
@@ -211,12 +211,8 @@ class Fact:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON knows it; times are ISO 8601 in UTC."""
-        told: dict[str, Any] = {
-            name: getattr(self, name)
-            for name in ("id", "role", "subject", "predicate", "object", "valid_from", "valid_to", "recorded_at")
-        }
-        told |= {"sources": list(self.sources), "confidence": self.confidence, "ended_by": self.ended_by}
-        return {name: at.isoformat() if isinstance(at, datetime) else at for name, at in told.items()}
+        names = ("id", "role", "subject", "predicate", "object", "valid_from", "valid_to", "recorded_at", "sources")
+        return {name: json_value(getattr(self, name)) for name in (*names, "confidence", "ended_by")}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -598,7 +594,6 @@ _FACT_FIELDS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     "subject": lambda value: {"subject": thing_given(value, "The subject")},
     "predicate": lambda value: {"predicate": name_of(value, "The predicate")},
     "obj": lambda value: {"object": thing_given(value, "The object")},
-    "object": lambda value: {"object": thing_given(value, "The object")},
     "valid_from": lambda value: {"start": time_given(value, "valid_from"), "given": True},
     "valid_to": _end_given,
     "confidence": lambda value: {"sure": confidence_given(value)},

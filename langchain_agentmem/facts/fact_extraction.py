@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
+from langchain_agentmem.base.argument_checks import limit_given
 from langchain_agentmem.base.clock import EARLIEST, micros, moment, time_written
 from langchain_agentmem.base.data_tables import data_table
 from langchain_agentmem.base.events import FirstFailures
@@ -87,11 +88,6 @@ class Due(NamedTuple):
     attempts: int = 0
     failed: bool = False
     until: int = 0
-
-    @property
-    def shown(self) -> tuple[str, str | None, str, int]:
-        """What a model is shown of it: the speaker, the text, and the time."""
-        return self.message.role, self.message.name, self.message.text, self.said_at
 
 
 class ExtractionAnswer(NamedTuple):
@@ -314,7 +310,7 @@ def _first_batch(ready: Sequence[Due]) -> list[Due]:
     return some
 
 
-def failures(facts: FactView, limit: int) -> list[ExtractionFailure]:
+def failures(facts: FactView, limit: int | None) -> list[ExtractionFailure]:
     """What went wrong, the newest last."""
     return [
         ExtractionFailure(
@@ -323,7 +319,7 @@ def failures(facts: FactView, limit: int) -> list[ExtractionFailure]:
             answer=kept.extra["answer"],
             at=moment(kept.created_at),
         )
-        for kept in memory_rows.newest(facts.tx, facts.view, FAILURE, limit=limit)
+        for kept in memory_rows.newest(facts.tx, facts.view, FAILURE, limit=limit_given(limit))
     ]
 
 
@@ -361,8 +357,7 @@ def _silence(facts: FactChanges, *, answered: bool) -> int:
     if answered and silent:
         extra = {**last[0].extra, "silent": 0, "until": 0}
         facts.change.drafts.append(RowDraft(FAILURE, last[0].key, b"", last[0].created_at, extra=extra))
-    is_early = silent > 0 and last[0].extra["until"] > facts.change.now  # who does not wait learns nothing new
-    return 0 if answered else silent + (not is_early)
+    return 0 if answered else silent + 1
 
 
 def _resting_on(some: Sequence[Due], now: int) -> list[dict[str, Any]]:
@@ -467,8 +462,8 @@ def _batch(
         if not holds(facts.tx):
             return BatchOutcome(lost=True)
         # What was changed meanwhile waits to be shown as it is now.
-        shown = {due.key: due.shown for due in some}
-        still = [due for due in waiting(facts, list(shown)) if due.shown == shown[due.key]]
+        shown = {due.key: (due.message, due.said_at) for due in some}
+        still = [due for due in waiting(facts, list(shown)) if (due.message, due.said_at) == shown[due.key]]
         facts.change.writer = Writer("model")
         most = ground.settings.max_attempts
         error, text = answer.error, answer.text

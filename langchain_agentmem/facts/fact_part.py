@@ -67,17 +67,13 @@ def _values(facts: FactView, some: Mapping[int, Row]) -> dict[int, Fact]:
     return {number: values[each.key] for number, each in kept.items() if each.key in values}
 
 
-KINDS = (RULE, TEXT, memory_rows.DUE, FACT)
-"""What is kept in a file."""
-CHECKED = (*KINDS, memory_rows.FAILURE)
-"""What can be told to be whole."""
-
-
+KINDS = (RULE, TEXT, memory_rows.DUE, memory_rows.FAILURE, FACT)
+"""What is kept in a file, and what can be told to be whole."""
 _FORMS = data_table("facts/fact_records.yaml")
 
 
 def draft_of(record: Any) -> RowDraft:
-    """What a record says, to be written.
+    """Return what a record says, to be written.
 
     Raises:
         InvalidInput: The record is damaged.
@@ -85,9 +81,7 @@ def draft_of(record: Any) -> RowDraft:
     try:
         return _draft(record)
     except (AttributeError, DatabaseUnreadable, KeyError, StopIteration, TypeError, ValueError) as error:
-        raise InvalidInput(
-            f"The file is damaged: this is no record of a memory of facts: {safe_repr(record)}."
-        ) from error
+        raise InvalidInput(f"The file is damaged: this is no record of facts: {safe_repr(record)}.") from error
 
 
 def dump(facts: FactView) -> list[dict[str, Any]]:
@@ -109,9 +103,7 @@ def dump(facts: FactView) -> list[dict[str, Any]]:
 def load(facts: FactChanges, drafts: Sequence[RowDraft]) -> None:
     """Have a memory hold what was dumped, and nothing else."""
     facts.clear(rules=True)
-    anew = {(draft.kind, draft.key) for draft in drafts}
-    gone = [draft for draft in facts.change.drafts if (draft.kind, draft.key) not in anew]
-    facts.change.drafts = [*gone, *drafts]  # what is here already is written in the order of the file, too
+    facts.change.drafts += drafts
 
 
 def _draft(record: Any) -> RowDraft:
@@ -174,7 +166,7 @@ def fact_problems(tx: Transaction) -> list[str]:
     """
     found: list[str] = []
     after = 0
-    while page := query.facts_after(tx, after=after, kinds=as_json(CHECKED), limit=PAGE):
+    while page := query.facts_after(tx, after=after, kinds=as_json(KINDS), limit=PAGE):
         after = page[-1]["id"]
         for row in page:
             try:

@@ -300,8 +300,7 @@ class RememberFacts(MemoryRunnable):
 
     def _messages(self, given: Any) -> list[BaseMessage]:
         found: Any = given.get("messages") if isinstance(given, Mapping) else getattr(given, "messages", given)
-        if isinstance(found, BaseMessage):
-            found = [found]
+        found = [found] if isinstance(found, BaseMessage) else found
         if isinstance(found, str) or not isinstance(found, Sequence):
             raise InvalidInput(
                 f"There are no messages in this: {safe_repr(given)}. Give messages, or a state with 'messages'."

@@ -111,8 +111,6 @@ def usable_model(given: ModelLike | None) -> Any:
             raise MissingExtra("A model by its name", "agents") from error
         try:
             return init_chat_model(given)
-        except (ImportError, ValueError) as error:
-            raise InvalidInput(f"There is no model {safe_repr(given)}: {error}") from error
         except Exception as error:  # each provider has errors of its own, for a key that is missing among others
             raise InvalidInput(f"The model {safe_repr(given)} cannot be used: {error}") from error
     if given is None or hasattr(given, "invoke") or callable(given):

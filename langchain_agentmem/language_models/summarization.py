@@ -318,11 +318,6 @@ def _newest(images: Sequence[KeptImage], most: int | None) -> tuple[KeptImage, .
     return tuple(images if most is None else images[len(images) - min(most, len(images)) :])
 
 
-def is_refusal(text: str) -> bool:
-    """Whether a text says that the model does not do what it was asked for."""
-    return len(text) < _LONG_FOR_REFUSAL and _REFUSAL.match(text) is not None
-
-
 def _prose(reply: str) -> str | None:
     """A reply without JSON, if it tells something."""
     text = reply.strip()
@@ -342,7 +337,7 @@ def is_nonsense(found: Summary, source: str, instructions: str) -> bool:
         instructions: What it was told to do.
     """
     told = " ".join(text for text in (found.summary, *found.salient_facts) if _tells(text) and text not in instructions)
-    if not told or is_refusal(told):
+    if not told or (len(told) < _LONG_FOR_REFUSAL and _REFUSAL.match(told)):
         return True
     text = "\n".join((found.user_request, found.summary, *found.salient_facts, *found.open_threads))
     lines = {line.strip() for line in text.splitlines()}
@@ -518,10 +513,7 @@ def summarizing(
         The summary, which counts in `stands_for` all messages it goes back to.
     """
     said, earlier = _continued(messages, earlier)
-    fold = _Fold(
-        rest=[turn_of(each) for each in said], earlier=earlier, config=config, counter=counter, output=output_tokens,
-        limit=input_tokens,
-    )  # fmt: skip
+    fold = _Fold([turn_of(each) for each in said], input_tokens, output_tokens, config, counter, earlier)
     failure: Exception | None = None
     calls = halvings = 0
     while model is not None and fold.rest:
@@ -548,43 +540,40 @@ def summarizing(
     return Summarized(summary=replace(summary, stands_for=count), failure=failure, calls=calls)
 
 
+@dataclass
 class _Fold:
     """What is summarized so far, and what is not yet."""
 
-    def __init__(
-        self,
-        *,
-        rest: list[Turn],
-        earlier: Summary | None,
-        config: SummarizationConfig,
-        counter: TokenCounter,
-        output: int,
-        limit: int,
-    ) -> None:
-        self.rest, self.limit = rest, limit
-        self._earlier = self._running = earlier
-        self._config, self._counter, self._output = config, counter, output
-        self._kept = earlier.kept_images if earlier else ()
-        self._replaced = self._cost(earlier) if earlier else 0
+    rest: list[Turn]
+    limit: int
+    output: int
+    config: SummarizationConfig
+    counter: TokenCounter
+    earlier: Summary | None
+
+    def __post_init__(self) -> None:
+        self.running = self.earlier
+        self.kept = self.earlier.kept_images if self.earlier else ()
+        self.replaced = self._cost(self.earlier) if self.earlier else 0
 
     def next_piece(self) -> tuple[list[Turn], list[Turn]]:
         """Return as many turns as there is room for in a question, one at least, and those that are left then."""
-        running = self._running
+        running = self.running
         if running and self._cost(running) > max(_LEAST, self.limit // _SHARE_OF_EARLIER):
             # It would fill the question, so it is summarized anew, in parts, as a turn before all others.
             if not any(turn.role == _EARLIER for turn in self.rest):
-                self._earlier = running
+                self.earlier = running
             self.rest.insert(0, Turn(_EARLIER, None, sections(running)))
-            self._running = None
+            self.running = None
         room = whole = max(self.limit - self.count(self.question(())), self.limit // _LEAST_SHARE, _LEAST)
         piece: list[Turn] = []
-        rest = deque(self.rest)
+        rest, with_images = deque(self.rest), self.config.include_image_payload_bytes
         while rest:
             turn = rest.popleft()
-            needed = cost(turn, self._counter, with_images=self._with_images)
+            needed = cost(turn, self.counter, with_images=with_images)
             # A turn that is too long for any question is cut, so that this one is not nearly empty.
             if needed > room and (not piece or (needed > whole and room > whole // 2)):
-                turn, *others = parts_of(turn, room, self._counter, with_images=self._with_images)
+                turn, *others = parts_of(turn, room, self.counter, with_images=with_images)
                 rest.extendleft(reversed(others))
             elif needed > room:
                 rest.appendleft(turn)
@@ -596,50 +585,45 @@ class _Fold:
     def take(self, reply: str, piece: Sequence[Turn], rest: list[Turn]) -> bool:
         """Take a reply for the summary of all up to a piece; False where it is none."""
         images: dict[str, KeptImage] = {}
-        for image in (*self._kept, *(image for turn in piece for image in turn.images)):
+        for image in (*self.kept, *(image for turn in piece for image in turn.images)):
             images.pop(image.image_id, None)  # what comes again is as new as where it came last
             images[image.image_id] = image
-        found = answer(reply, images, self._kept, self._config.max_retained_images)
-        replaced = self._replaced + sum(
-            cost(turn, self._counter, with_images=True) for turn in piece if turn.role != _EARLIER
-        )
+        found = answer(reply, images, self.kept, self.config.max_retained_images)
+        new = [turn for turn in piece if turn.role != _EARLIER]
+        replaced = self.replaced + sum(cost(turn, self.counter, with_images=True) for turn in new)
         if found is None or self._cost(found) >= (max(replaced, self._goal) if rest else replaced):
             return False
         source = "\n".join(turn.fenced for turn in piece)
-        if is_nonsense(found, source, self._config.prompt or _INSTRUCTIONS):
+        if is_nonsense(found, source, self.config.prompt or _INSTRUCTIONS):
             return False
-        self.rest, self._replaced = rest, replaced
-        self._running = clip(found, self._goal if rest else self._output, self._counter)
-        self._kept = self._running.kept_images
+        self.rest, self.replaced = rest, replaced
+        self.running = clip(found, self._goal if rest else self.output, self.counter)
+        self.kept = self.running.kept_images
         return True
 
     def finished(self) -> Summary:
         """Return the summary, with what no model has summarized extracted."""
-        if not self.rest and self._running is not None:
-            return clip(self._running, self._output, self._counter)
+        if not self.rest and self.running is not None:
+            return clip(self.running, self.output, self.counter)
         # Of an earlier record that was itself cut in parts, nothing counts as summarized before all of it is.
         turns = [turn for turn in self.rest if turn.role != _EARLIER]
-        base = self._running if len(turns) == len(self.rest) else self._earlier
-        left = self._replaced + sum(cost(turn, self._counter) for turn in turns)
-        budget = min(self._output, max(_LEAST, int(left * _SHRINKS_TO)))
-        kept = _newest(self._kept, self._config.max_retained_images)
-        return replace(extract(turns, base, budget, self._counter), kept_images=kept)
-
-    @property
-    def _with_images(self) -> bool:
-        return self._config.include_image_payload_bytes
+        base = self.running if len(turns) == len(self.rest) else self.earlier
+        left = self.replaced + sum(cost(turn, self.counter) for turn in turns)
+        budget = min(self.output, max(_LEAST, int(left * _SHRINKS_TO)))
+        kept = _newest(self.kept, self.config.max_retained_images)
+        return replace(extract(turns, base, budget, self.counter), kept_images=kept)
 
     @property
     def _goal(self) -> int:
         """What a summary may cost that goes into another question."""
-        return min(self._output, max(_LEAST, self.limit // _SHARE_OF_ANSWER))
+        return min(self.output, max(_LEAST, self.limit // _SHARE_OF_ANSWER))
 
     def question(self, turns: Sequence[Turn]) -> list[BaseMessage]:
         """Return what the model is asked about these turns; about none, to see what the rest costs."""
-        earlier, prompt = self._running, self._config.prompt
+        earlier, prompt = self.running, self.config.prompt
         conversation = fenced("conversation", "\n".join(turn.fenced for turn in turns))
-        if self._kept:
-            images = "\n".join(f"{image_label(image.image_id, image.block)} {image.context}" for image in self._kept)
+        if self.kept:
+            images = "\n".join(f"{image_label(image.image_id, image.block)} {image.context}" for image in self.kept)
             conversation = f"{fenced('images_kept_so_far', images)}\n{conversation}"
         before = fenced("earlier_record", sections(earlier)) if earlier and not earlier.is_empty else ""
         if before and "{PREVIOUS_SUMMARY}" not in (prompt or ""):
@@ -648,15 +632,16 @@ class _Fold:
         text = _PLACES.sub(lambda match: places[match.group()], prompt or "{content}")
         words = max(1, int(self._goal * _WORDS_PER_TOKEN * _CAUTION))
         system = [] if prompt else [SystemMessage(_INSTRUCTIONS % words)]
-        shown = [block for turn in turns for block in shown_images(turn)] if self._with_images else []
+        with_images = turns if self.config.include_image_payload_bytes else ()
+        shown = [block for turn in with_images for block in shown_images(turn)]
         return [*system, HumanMessage([{"type": "text", "text": text}, *shown] if shown else text)]
 
     def count(self, messages: Iterable[BaseMessage]) -> int:
         """Count the tokens of messages."""
-        return sum(map(self._counter.count_message, messages))
+        return sum(map(self.counter.count_message, messages))
 
     def _cost(self, summary: Summary) -> int:
-        return self._counter.count_text(sections(summary))
+        return self.counter.count_text(sections(summary))
 
 
 def _continued(messages: Sequence[BaseMessage], earlier: Summary | None) -> tuple[list[BaseMessage], Summary | None]:

@@ -22,7 +22,6 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 
 from annotated_types import Ge
@@ -411,9 +410,7 @@ def _schema_text(tool: Any) -> str:
 
         return _json(convert_to_openai_tool(tool))
     except Exception:  # noqa: BLE001 - a provider's own tool, which LangChain does not know
-        with suppress(Exception):  # of a value that cannot be written, its kind counts
-            return _json(tool) if isinstance(tool, Mapping) else repr(tool)
-        return safe_repr(tool)
+        return _json(tool) if isinstance(tool, dict) else safe_repr(tool)
 
 
 def clipped(text: str, tokens: int, counter: TokenCounter, *, marker: str = "") -> str:

@@ -54,19 +54,18 @@ def told(value: Any) -> str:
     return _STEERING.sub(_escape, json.dumps(json_value(value, "seconds"), ensure_ascii=False))
 
 
-def listed(name: str, values: Sequence[Any], **more: Any) -> dict[str, Any]:
-    """A list of results under its name, as many as may be shown, and how many there are beyond.
+def listed(name: str, values: Sequence[Any]) -> dict[str, Any]:
+    """Return a list of results under its name, as many as may be shown, and how many were left out.
 
     Args:
         name: What they are.
         values: The results, the most important first.
-        more: What else is told of them; None is left out.
     """
     shown = json_value(values, "seconds")
     sizes = accumulate(len(json.dumps(value, ensure_ascii=False)) for value in shown)
     fitting = max(1, sum(size <= MOST for size in sizes))
-    told_too = {"left_out": max(0, len(values) - fitting) or None, **more}
-    return {name: shown[:fitting], **{key: value for key, value in told_too.items() if value is not None}}
+    left_out = {"left_out": len(values) - fitting} if len(values) > fitting else {}
+    return {name: shown[:fitting], **left_out}
 
 
 def passage(text: str, note: str = "", most: int = PASSAGE) -> str:
