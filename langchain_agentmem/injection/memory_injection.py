@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
@@ -42,13 +42,14 @@ from langchain_agentmem.messages.message_marks import Role, is_injected
 from langchain_agentmem.messages.prompt_forms import Brought, MemoryRunnable, form_of, question_of, woven
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, View
-from langchain_agentmem.rewinding.outlook import MORE, reach_of
+from langchain_agentmem.rewinding.outlook import MORE, Outlook, reach_of
 from langchain_agentmem.rewinding.thread_memory import standpoint_of
 from langchain_agentmem.search.analysis import question
 from langchain_agentmem.search.memory_search import (
     MemoryKind,
     Recollection,
     Search,
+    Walls,
     again,
     group_by_text,
     origin_of,
@@ -78,6 +79,22 @@ class InjectionOptions(TypedDict, total=False):
     budget: BudgetLike | None
     role: Role
     trust: Trust | None
+
+
+class InjectionRequest(NamedTuple):
+    """A prompt that memory is for.
+
+    Attributes:
+        layers: The layered memory; None if there is none.
+        asked: The question.
+        messages: The messages, without those that were put in.
+        config: The run.
+    """
+
+    layers: LayeredMemory | None
+    asked: str
+    messages: Sequence[BaseMessage]
+    config: Mapping[str, Any]
 
 
 @dataclass(eq=False, repr=False)
@@ -187,9 +204,16 @@ class MemoryInjection(MemoryRunnable):
         asked = question_of(self.query, given, messages)[:4_000]
         said = [message for message in messages if not is_injected(message)]
         book = prompt_notes.opening(self._database, run, said, self._reader(layers))
-        with self._database.step("injection.inject", lambda: self._inputs(layers, asked, messages, config)) as step:
-            brought, shown = self._compose(book, layers, asked, said, config)
-            step.finish(lambda: self._outputs(shown))
+        request = InjectionRequest(layers, asked, said, config)
+        with self._database.step("injection.inject", lambda: self._inputs(request)) as step:
+            brought, shown = self._compose(book, request)
+            step.finish(
+                lambda: {
+                    "core": [each.key for each in shown.core],
+                    "event_ids": [each.id for each in shown.events],
+                    "records": [_told(each) for each in shown.records],
+                }
+            )
         return brought
 
     def _is_of_one_thread(self, config: Mapping[str, Any]) -> bool:
@@ -207,20 +231,14 @@ class MemoryInjection(MemoryRunnable):
             and not scopes.shared(path_of(scopes.resolve(None, config)))
         )
 
-    def _compose(
-        self,
-        book: NoteBook,
-        layers: LayeredMemory | None,
-        asked: str,
-        messages: Sequence[BaseMessage],
-        config: Mapping[str, Any],
-    ) -> tuple[Brought, Composed]:
+    def _compose(self, book: NoteBook, request: InjectionRequest) -> tuple[Brought, Composed]:
         """Return all that is shown, and what of it stands before the question, with core memory."""
-        layers, material = self._always(layers)
+        layers, material = self._always(request.layers)
+        request = request._replace(layers=layers)
         prefix, told = self._begun(book, material.core)
         standing = book.standing()
-        there = self._again(layers, standing, config)
-        new = self._new(layers, asked, messages, config, material.events, there)
+        there = self._again(request, standing)
+        new = self._new(request, material.events, there)
         changed_now = {each.key: each.value for each in material.core if told.get(each.key) != each.value}
         recalled: dict[str | None, str] = {}
         for key in [*(key for key in standing if key != book.question), book.question]:
@@ -269,37 +287,31 @@ class MemoryInjection(MemoryRunnable):
         return list(core), values
 
     def _new(
-        self,
-        layers: LayeredMemory | None,
-        asked: str,
-        messages: Sequence[BaseMessage],
-        config: Mapping[str, Any],
-        events: Sequence[Event],
-        there: Mapping[tuple[str, str], Any],
+        self, request: InjectionRequest, events: Sequence[Event], there: Mapping[tuple[str, str], Any]
     ) -> Material:
         """What is to be shown beside core memory, and stands nowhere in the context."""
         standing = {text for (_, key), each in there.items() for text in (key, each.content.strip())}
-        order = order_for(question(asked))
+        order = order_for(question(request.asked))
         new: list[Any] = []
-        if self.limit and asked.strip():
-            ids = {each.id for each in messages}
+        if self.limit and request.asked.strip():
+            ids = {each.id for each in request.messages}
             shown = {event.id for event in events} | ids
-            texts = {"", *(str(each.text).strip() for each in messages)}  # "" as of a call of a tool
+            texts = {"", *(str(each.text).strip() for each in request.messages)}  # "" as of a call of a tool
             context = frozenset(filter(None, ids)) if all(ids) else None
-            found = self._found(layers, asked, order, config, context)
+            found = self._found(request, order, context)
             groups = group_by_text(found, lambda each: each.content)
             new = [each for each, *_ in groups if each.id not in shown and each.content.strip() not in texts]
             new = [each for each in new[: self.limit] if standing.isdisjoint((each.id, each.content.strip()))]
         return Material((), [event for event in events if event.id not in standing], new, order == "time")
 
     def _again(
-        self, layers: LayeredMemory | None, standing: Mapping[str, Mapping[str, PromptNote]], config: Mapping[str, Any]
+        self, request: InjectionRequest, standing: Mapping[str, Mapping[str, PromptNote]]
     ) -> dict[tuple[str, str], Any]:
         """What stands in the context already, as it is now, by kind and id."""
         items = [each for noted in standing.values() for part in (RECALL, ARCHIVAL) for each in _items(noted, part)]
         there: dict[tuple[str, str], Any] = {}
-        if layers is not None and (own := [each for each in items if each.row is None]):
-            ground = layers._facts_ground
+        if request.layers is not None and (own := [each for each in items if each.row is None]):
+            ground = request.layers._facts_ground
 
             def look(tx: Transaction, view: View) -> None:
                 for kind, make in ((EVENT, event_of), (RECORD, record_of)):
@@ -314,8 +326,7 @@ class MemoryInjection(MemoryRunnable):
 
             ground.read(None, look)
         if rows := [each.row for each in items if each.row is not None]:
-            run = None if isinstance(self.branch_or_config, LayeredMemory) else config
-            walls, outlook = reach_of(self._database, self._named, run)
+            walls, outlook = self._reach(request)
             now = self._database.now()
             hits = self._database.read(None, lambda tx: again(tx, rows, now=now, outlook=outlook))
             for hit in hits:
@@ -323,26 +334,21 @@ class MemoryInjection(MemoryRunnable):
                     there[hit.kind, hit.id] = _hit(hit)
         return there
 
+    def _reach(self, request: InjectionRequest) -> tuple[Walls, Outlook]:
+        """How far a search reaches: the namespace of a layered memory that was given is named."""
+        run = None if isinstance(self.branch_or_config, LayeredMemory) else request.config
+        return reach_of(self._database, self._named, run)
+
     def _trusts(self, found: Any) -> bool:
         """Whether something is trusted enough to be shown."""
         return trusts(found, self._trusted)
 
-    def _inputs(
-        self, layers: LayeredMemory | None, asked: str, messages: Sequence[BaseMessage], config: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    def _inputs(self, request: InjectionRequest) -> dict[str, Any]:
         """What a trace shows of what was asked."""
-        told: dict[str, Any] = {"query": brief(asked), "messages": len(messages), "limit": self.limit}
-        if layers is None:
-            return {"namespace": "/".join(self._database.scopes.resolve(self._named, config)), **told}
-        return layers._facts_ground.trace_inputs(**told)
-
-    def _outputs(self, shown: Composed) -> dict[str, Any]:
-        """What it shows of what was put in."""
-        return {
-            "core": [each.key for each in shown.core],
-            "event_ids": [each.id for each in shown.events],
-            "records": [_told(each) for each in shown.records],
-        }
+        told: dict[str, Any] = {"query": brief(request.asked), "messages": len(request.messages), "limit": self.limit}
+        if request.layers is None:
+            return {"namespace": "/".join(self._database.scopes.resolve(self._named, request.config)), **told}
+        return request.layers._facts_ground.trace_inputs(**told)
 
     def _always(self, layers: LayeredMemory | None) -> tuple[LayeredMemory | None, Material]:
         """What of a memory is shown whatever the question, and the memory, if it can be read."""
@@ -389,15 +395,9 @@ class MemoryInjection(MemoryRunnable):
             whose = f"{path_of(layers.namespace)}{layers.name}"
         return " ".join([whose, *sorted(self._trusted or ())])
 
-    def _found(
-        self,
-        layers: LayeredMemory | None,
-        asked: str,
-        order: Order,
-        config: Mapping[str, Any],
-        context: frozenset[str] | None,
-    ) -> list[Any]:
+    def _found(self, request: InjectionRequest, order: Order, context: frozenset[str] | None) -> list[Any]:
         """What fits a question: the best of each search, then the second best, and so on."""
+        layers, asked, _, config = request
         lists: list[list[Any]] = []
         # 30 more than are shown, as some of what is found stands in the context already.
         many = (self.limit + 30) * (1 if self._trusted is None else MORE)
@@ -416,8 +416,7 @@ class MemoryInjection(MemoryRunnable):
             usual = all_parts().usual_kinds if self._database.scopes.shared(path_of(namespace)) else ()
             kinds = [kind for kind in (usual if kinds is None else kinds) if kind not in LAYERED]
         if kinds is None or kinds:
-            run = None if isinstance(self.branch_or_config, LayeredMemory) else config  # its namespace is named
-            walls, outlook = reach_of(self._database, self._named, run)
+            walls, outlook = self._reach(request)
             search = Search(
                 question(asked, self._database.now()),
                 walls._replace(kinds=all_parts().stored_as(kinds), trusted=self._trusted),

@@ -228,9 +228,9 @@ class _Fitting:
             sizes = range(len(lines) + 1)
             count = bisect_right(sizes, room, lo=1, key=lambda count: self._measure.size(text_of(count))) - 1
         text = text_of(count)
-        if lines and not count and room is not None:  # a line that is too long, if more than its head can be shown
+        if lines and not count and room is not None:  # a line that is too long, if more than the heading can be shown
             count, text = 1, self._measure.cut(text_of(1), room)
-            if len(text) <= len(_section(name, [_head(lines[best[0]])])) + len(CUT):
+            if len(text) <= len(_section(name, [CUT])):
                 text = ""
         if text:
             self.sections[name] = text
@@ -239,12 +239,6 @@ class _Fitting:
 
 def _section(name: str, lines: Sequence[str]) -> str:
     return "\n".join([HEADINGS[name], *lines]) if lines else ""
-
-
-def _head(line: str) -> str:
-    """What stands before the value in a line."""
-    found = re.match(r"\*\*.*?\*\*(?: \([^)]*\))?: |- (?:\[(?:[^\\\]]|\\.)*\] )?", line)
-    return found.group() if found else ""
 
 
 def in_order(entries: Sequence[CoreEntry]) -> list[CoreEntry]:

@@ -113,13 +113,13 @@ class TestBudgets:
         assert list(sections) == list(most)
         assert all(count(text) <= most[name] for name, text in sections.items())
 
-    def test_where_not_one_line_fits_it_is_cut_unless_nothing_but_its_name_would_be_left(self):
+    def test_where_not_one_line_fits_it_is_cut_unless_nothing_but_the_heading_would_be_left(self):
         material = Material([entry("idea", "w" * 500)])
         text = text_of(material, Budget(core=60))
         assert len(text) == 60
         assert text.startswith("## Core Memory\n**idea**: www")
         assert text.endswith("www...")
-        assert text_of(material, Budget(core=len("## Core Memory\n**idea**: ..."))) == ""
+        assert text_of(material, Budget(core=len("## Core Memory\n..."))) == ""
 
     def test_a_record_is_shortened_to_what_one_may_take(self):
         asked = []
