@@ -408,7 +408,6 @@ class Background:
             if lease.take():
                 with lease:
                     function()
-        except MemoryClosed:
-            pass
         except Exception:
-            logger.warning("Background work %r failed; who needs it does it again.", key.kind, exc_info=True)
+            if self.engine.usable:
+                logger.warning("Background work %r failed; who needs it does it again.", key.kind, exc_info=True)

@@ -142,8 +142,6 @@ def rewrite(
     if not path.is_file() or not path.stat().st_size:
         raise errors.InvalidInput(f"There is no database at {name}.")
     path = path.resolve()
-    if key is not None and begins_plain(path):
-        raise errors.InvalidInput(f"{name} is not encrypted: agentmem key DATABASE encrypt does that.")
     key, new_key = (None if each is None else each.asked() for each in (key, new_key))
     tell = progress or (lambda _: None)
     try:

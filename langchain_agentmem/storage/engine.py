@@ -29,7 +29,7 @@ from langchain_agentmem.base.argument_checks import USUAL_LIMITS, MemoryLimits, 
 from langchain_agentmem.base.concurrency import THREAD_NAME, PerProcess, is_in_reading_lane, place_given_up
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.errors import safe_repr
-from langchain_agentmem.storage.queries import DIALECTS, sized
+from langchain_agentmem.storage.queries import DIALECTS, query, sized
 from langchain_agentmem.storage.transaction import Operation, Select, Transaction
 
 T = TypeVar("T")
@@ -155,12 +155,6 @@ class Calls:
         self.held = False
 
 
-_VECTORS = (
-    "select (select coalesce(max(dimensions), 0) from search_state) as dimensions, "
-    "(select count(*) from search_unembedded) as waiting"
-)
-
-
 class RolledBack(Exception):
     """Ends a rehearsal.
 
@@ -214,7 +208,7 @@ class Engine(ABC):
 
     def health(self) -> Iterator[Finding]:
         """Check the rights of the user and what surrounds the database. It reads little and changes nothing."""
-        [row] = self.read(lambda tx: tx.run_sql(_VECTORS, {}))
+        [row] = self.read(query.count_unembedded)
         if not row["dimensions"]:
             yield Finding("vectors", "ok", "none are wanted: search goes by words")
         elif not row["waiting"]:
@@ -320,13 +314,6 @@ class Engine(ABC):
     @contextlib.contextmanager
     def _in_use(self) -> Iterator[None]:
         """Keep the engine open until the block ends."""
-        self._enter()
-        try:
-            yield
-        finally:
-            self._leave()
-
-    def _enter(self) -> None:
         self._check()
         calls, this = self._calls, threading.get_ident()
         with calls.changed:
@@ -335,6 +322,10 @@ class Engine(ABC):
             if self._closed:
                 raise errors.MemoryClosed
             calls.running.append(this)
+        try:
+            yield
+        finally:
+            self._leave()
 
     def _leave(self) -> None:
         calls = self._calls
@@ -380,7 +371,16 @@ class Engine(ABC):
                 f"{where} holds another program's tables ({', '.join(sorted(tables)[:3])}). Give langchain-agentmem a "
                 "file or schema of its own. Databases of other programs are read by: agentmem import-from."
             )
-        pending = missing(self.dialect, {row["name"] for row in applied()} if tables else set())
+        made = {row["name"] for row in applied()} if tables else set()
+        if _BEFORE_BASELINE in made:
+            raise errors.StorageError(DEVELOPMENT)
+        known = migrations(self.dialect)
+        if unknown := sorted(made.difference(migration.name for migration in known)):
+            raise errors.NewerDatabase(
+                f"{where} has the schema change {safe_repr(unknown[0])}, which this version of langchain-agentmem does "
+                "not know. Upgrade the package to open it."
+            )
+        pending = [migration for migration in known if migration.name not in made]
         if pending and (self.opening.read_only or not self.opening.migrate):
             if not tables:
                 raise errors.NothingStored(
@@ -457,25 +457,3 @@ def migrations(dialect: str) -> tuple[Migration, ...]:
 def newest_migration(dialect: str) -> str:
     """The name of the last migration of a dialect."""
     return migrations(dialect)[-1].name
-
-
-def missing(dialect: str, applied: set[str]) -> list[Migration]:
-    """Return the migrations that a database still lacks.
-
-    Args:
-        dialect: "sqlite" or "postgres".
-        applied: Names recorded in the database.
-
-    Raises:
-        NewerDatabase: The database records a migration that this version does not know.
-        StorageError: A development version wrote the database.
-    """
-    if _BEFORE_BASELINE in applied:
-        raise errors.StorageError(DEVELOPMENT)
-    known = {migration.name for migration in migrations(dialect)}
-    if unknown := sorted(applied - known):
-        raise errors.NewerDatabase(
-            f"The database has the schema change {safe_repr(unknown[0])}, which this version of langchain-agentmem "
-            "does not know. Upgrade the package to open it."
-        )
-    return [migration for migration in migrations(dialect) if migration.name not in applied]

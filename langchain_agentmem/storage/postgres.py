@@ -27,7 +27,7 @@ from langchain_agentmem.base.safe_repr import without_passwords
 from langchain_agentmem.errors import safe_repr
 from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.engine import Engine, Finding, Opening, RolledBack, Sizes
-from langchain_agentmem.storage.queries import for_libpq, load, returns_rows, writes
+from langchain_agentmem.storage.queries import for_libpq, load, query, returns_rows, writes
 from langchain_agentmem.storage.transaction import Operation, Rows, Select, Transaction, Values, refuse
 
 try:
@@ -76,14 +76,6 @@ _OLDER_LASTS = """
 """
 """Whether VACUUM FULL heeds a transaction older than this one: one that writes, in any database of the server, as its
 own snapshot does; one that reads here, or in a process of the server that belongs to no database; or a replica's."""
-
-
-_TABLES = """
-    select c.relname as name, coalesce(pg_total_relation_size(c.oid), 0)::bigint as bytes,
-        pg_has_role(c.relowner, 'usage') as owned
-    from pg_class c where c.relnamespace = to_regnamespace(current_schema()) and c.relkind = 'r' order by 1
-"""
-"""The bytes of each table, with its indexes, and whether this role owns it. One that was dropped just now has none."""
 
 
 _HEALTH = """
@@ -239,15 +231,10 @@ class PostgresEngine(Engine):
     dialect = "postgres"
     _pool: Pool | GivenPool
 
-    def __init__(
-        self,
-        url: Any,
-        opening: Opening = Opening(),  # noqa: B008 - a value
-    ) -> None:
+    def __init__(self, url: Any, opening: Opening = Opening()) -> None:  # noqa: B008 - a value
         super().__init__(opening)
         for workers in (reading, writing):
             workers.size = max(workers.size, self.opening.pool_size)
-        self._pooled = False
         self.schema = self.opening.schema
         self._given: Any = None if isinstance(url, str) else url
         self._url = url if self._given is None else str(self._given.conninfo)
@@ -345,7 +332,6 @@ class PostgresEngine(Engine):
         """Take back what a transaction did that failed; whether the connection is still there."""
         if isinstance(error, _FORGOTTEN):
             session.direct = False  # every other session finds it out for itself
-            self._pooled = True
         if isinstance(error, Exception) and not isinstance(error, NoAnswerError) and not session.broken:
             with contextlib.suppress(psycopg.Error):
                 session.roll_back()
@@ -409,8 +395,7 @@ class PostgresEngine(Engine):
                     "database that was made with encoding 'UTF8', and a pool kwargs={'client_encoding': 'utf8'}."
                 )
         session = Session(connection)
-        if not self._pooled:
-            session.get_acquainted(self._timeout)
+        session.get_acquainted(self._timeout)
         return session
 
     def _connected(self, **options: Any) -> Connection:
@@ -482,7 +467,7 @@ class PostgresEngine(Engine):
 
     def sizes(self) -> Sizes:
         """Bytes of the whole schema and of each table, indexes included, in milliseconds however much there is."""
-        tables = {row["name"]: row["bytes"] for row in self._tables()}
+        tables = {row["name"]: row["bytes"] for row in self.read(query.table_sizes)}
         return Sizes(total=sum(tables.values()), free=0, log=0, tables=tables)
 
     def scrub(self) -> None:
@@ -490,7 +475,7 @@ class PostgresEngine(Engine):
 
         Who does not own the tables may not do so, and is told in a warning of the log.
         """
-        tables = self._tables()
+        tables = self.read(query.table_sizes)
         if not all(table["owned"] for table in tables):
             logger.warning(
                 "What was erased is gone from %s, but this role does not own the tables, so their files may still "
@@ -528,9 +513,6 @@ class PostgresEngine(Engine):
                     "pg_replication_slots shows it) and erase again."
                 )
             time.sleep(0.01)
-
-    def _tables(self) -> Rows:
-        return self.read(lambda tx: tx.run_sql(_TABLES, {}))
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Select]:

@@ -448,11 +448,10 @@ class Pool:
     def close(self) -> None:
         """Close all sessions; those that are in use, when they are given back."""
         self._closed = True
-        while True:
-            with self._free:
-                if not self._idle:
-                    return
-                session = self._idle.pop()
+        with self._free:
+            idle = list(self._idle)
+            self._idle.clear()
+        for session in idle:
             self.drop(session)
 
     def _has_place(self) -> bool:

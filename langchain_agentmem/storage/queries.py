@@ -55,21 +55,17 @@ def load(dialect: str) -> Mapping[str, str]:
         ValueError: A name stands twice in the files of the same rank.
         KeyError: There is no such fragment.
     """
-    shared: dict[tuple[str, str], str] = {}
-    own: dict[tuple[str, str], str] = {}
-    for file in sorted(resources.files(__package__).joinpath("queries").iterdir(), key=lambda f: f.name):
-        stem, _, rest = file.name.partition(".")
-        if rest == "sql":
-            target = shared
-        elif rest == f"{dialect}.sql":
-            target = own
-        else:
-            continue
-        for name, sql in _split(file.read_text(encoding="utf-8")):
-            if name in target:
-                raise ValueError(f"{safe_repr(' '.join(name))} stands twice (the second time in {safe_repr(stem)})")
-            target[name] = sql
-    every = shared | own
+    files = sorted(resources.files(__package__).joinpath("queries").iterdir(), key=lambda file: file.name)
+    every: dict[tuple[str, str], str] = {}
+    for ending in (".sql", f".{dialect}.sql"):
+        found: dict[tuple[str, str], str] = {}
+        for file in files:
+            if file.name == file.name.partition(".")[0] + ending:
+                for name, sql in _split(file.read_text(encoding="utf-8")):
+                    if name in found:
+                        raise ValueError(f"{safe_repr(' '.join(name))} stands twice, also in {safe_repr(file.name)}")
+                    found[name] = sql
+        every |= found
 
     def text_of(fragment: re.Match[str]) -> str:
         text = every["fragment", fragment[1]]

@@ -28,7 +28,7 @@ from langchain_agentmem.errors import safe_repr
 from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.encrypted_database import Cipher, no_database
 from langchain_agentmem.storage.engine import Engine, Finding, Opening, Sizes
-from langchain_agentmem.storage.queries import for_sqlite, load
+from langchain_agentmem.storage.queries import for_sqlite, load, query
 from langchain_agentmem.storage.transaction import Operation, Rows, Select, Transaction, Values, refuse
 
 T = TypeVar("T")
@@ -48,12 +48,6 @@ RELEASE_FROM = 256
 """Free pages that are kept for what comes next: 1 MB."""
 RELEASED_PAGES = 200
 """Free pages that one transaction hands back."""
-
-_PAGES_BY_TABLE = """
-    select coalesce(m.tbl_name, s.name) as name, sum(s.pgsize) as bytes
-    from dbstat s left join sqlite_master m on m.name = s.name
-    where s.aggregate = true group by 1
-"""
 
 _MEMORY_URI = re.compile(r"file:(:memory:|.*[?&]mode=memory)")
 _MAKES_FILE = re.compile(r"(?!file:).*|file:[^?]*(\?(?!.*(mode=r[ow](&|$)|vfs=|immutable=)).*)?", re.DOTALL)
@@ -161,7 +155,6 @@ class SqliteEngine(Engine):
         self.cipher = Cipher(self.opening.key) if self.opening.key is not None and self.lasting else None
         self.encrypted = self.cipher is not None
         self._driver = sqlite3 if self.cipher is None else self.cipher.driver
-        self._synchronous = self.opening.synchronous
         self._busy_timeout = self.opening.busy_timeout
         self._sql = load(self.dialect)
         # Connections are opened when they are needed, wherever the process is by then.
@@ -273,7 +266,7 @@ class SqliteEngine(Engine):
             connection.create_function("from_hex", 1, bytes.fromhex, deterministic=True)
             for pragma in (
                 "pragma foreign_keys = on",
-                f"pragma synchronous = {self._synchronous}",
+                f"pragma synchronous = {self.opening.synchronous}",
                 f"pragma wal_autocheckpoint = {CHECKPOINT_PAGES}",
                 "pragma cache_size = -16000",
                 "pragma temp_store = memory",
@@ -408,7 +401,7 @@ class SqliteEngine(Engine):
             free = connection.execute("pragma freelist_count").fetchone()[0]
             tables = {}
             with contextlib.suppress(self._driver.OperationalError):  # there is no dbstat
-                tables = {row["name"]: row["bytes"] for row in connection.execute(_PAGES_BY_TABLE)}
+                tables = {row["name"]: row["bytes"] for row in connection.execute(self._sql[query.table_sizes.name])}
         log = Path(f"{file_of(self._file)}-wal")
         return Sizes(page * pages, page * free, log.stat().st_size if log.exists() else 0, tables)
 

@@ -104,7 +104,6 @@ def main() -> None:
         print(f"  … psycopg's pipeline                             {psycopgs:7.0f} µs   x{psycopgs / own:.2f}")
         with mock.patch.object(Session, "get_acquainted"):
             behind = AgentMemory(url)
-        behind.database.engine._pooled = True  # type: ignore[attr-defined]
         with AgentMemory(url) as direct, behind as pooled:
             ways = works(direct, pooled=False), works(pooled, pooled=True)
             for name in ways[0]:

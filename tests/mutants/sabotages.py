@@ -112,7 +112,7 @@ SABOTAGES = (
     Sabotage(
         "4: nothing is written through to the disk",
         "storage/sqlite.py",
-        "pragma synchronous = {self._synchronous}",
+        "pragma synchronous = {self.opening.synchronous}",
         "pragma synchronous = off",
         "storage",
     ),

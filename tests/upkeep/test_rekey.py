@@ -66,7 +66,6 @@ class TestRefused:
         before = path.read_bytes()
         for given, says in (
             ({}, "Give key= to decrypt a database, new_key= to encrypt it, or both"),
-            ({"key": KEY}, "is not encrypted: agentmem key DATABASE encrypt does that"),
             ({"new_key": b"short"}, "A key is a passphrase, 32 bytes"),
             ({"new_key": lambda: ""}, "not an empty text"),
         ):
@@ -86,6 +85,8 @@ class TestRefused:
             other.execute("create table theirs (a)")
         with pytest.raises(ForeignDatabase):
             Admin.rekey(tmp_path / "other.db", new_key=KEY)
+        with pytest.raises(DatabaseUnreadable, match="is not encrypted"):
+            Admin.rekey(path, key=KEY)
         Admin.rekey(path, new_key=KEY)
         for given in ({"new_key": OTHER}, {"key": OTHER, "new_key": KEY}):
             with pytest.raises(DatabaseUnreadable, match=r"The key does not fit|not a database, or an encrypted one"):

