@@ -21,7 +21,6 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, TypeAlias
 from uuid import UUID
-from weakref import WeakValueDictionary
 
 import ormsgpack
 from langchain_core.messages import BaseMessage
@@ -36,6 +35,7 @@ from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.errors import AgentMemoryError, CheckpointUnreadable, InvalidInput, safe_repr
+from langchain_agentmem.rewinding.graph_runs import thread_of
 from langchain_agentmem.storage.part import CheckpointMessage
 from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads import value_store as shelves
@@ -157,11 +157,7 @@ def address(
         InvalidInput: It names no thread, or something that cannot be an id.
     """
     configurable = namespaces.configurable_of(namespaces.config_given(config))
-    if "thread_id" not in configurable:
-        raise InvalidInput('A checkpointer needs config["configurable"]["thread_id"].')
-    at = ThreadKey(
-        namespaces.path_of(scopes.resolve(None, config)), namespaces.id_of(configurable["thread_id"], "thread")
-    )
+    at = thread_of(config, scopes)
     ns = configurable.get("checkpoint_ns")
     if ns is None and not whole_thread:
         ns = OWN_LINE
@@ -248,8 +244,6 @@ def config_of(thread_id: Any, path: str, ns: str, name: str, scopes: namespaces.
 
 
 KNOWN_THREADS = 1_024
-LONGEST_TURN = 1.0
-"""Seconds that a write waits for another one of its thread before it goes on beside it."""
 
 Rows: TypeAlias = list[dict[str, object]]
 
@@ -265,7 +259,6 @@ class Coding:
     """
 
     _remembering = PerProcess(threading.Lock)
-    _turns: PerProcess[WeakValueDictionary[ThreadKey, threading.Lock]] = PerProcess(WeakValueDictionary)
 
     def __init__(self, scopes: namespaces.Scopes = namespaces.Scopes()) -> None:  # noqa: B008 - a value
         self.scopes = scopes
@@ -307,21 +300,6 @@ class Coding:
     def seen(self, at: ThreadKey) -> Thread | None:
         """A thread as it was last seen, with its own line if that was seen."""
         return self._threads.get(at)
-
-    @contextmanager
-    def turn(self, at: ThreadKey) -> Iterator[None]:
-        """One write of a thread at a time: others would wait in the database, each with a connection of its own.
-
-        Nothing rests on that, so whoever waits for long goes on.
-        """
-        with self._remembering:
-            turn = self._turns.setdefault(at, threading.Lock())
-        taken = turn.acquire(timeout=LONGEST_TURN)
-        try:
-            yield
-        finally:
-            if taken:
-                turn.release()
 
     def stored(
         self, at: ThreadKey, ns: str, thread: Thread, plan: checkpoint_log.WritePlan, writer: ShelfWriter | None

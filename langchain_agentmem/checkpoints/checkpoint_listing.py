@@ -23,6 +23,7 @@ from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.encoding import under
 from langchain_agentmem.base.namespaces import ThreadKey, config_given, configurable_of, range_of
 from langchain_agentmem.checkpoints.checkpoint_codec import address, readable, text_of, value_of
+from langchain_agentmem.checkpoints.rewind_follower import loop_of
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.transaction import Row
@@ -83,7 +84,8 @@ def list_pages(
     if limit is not None:
         check_whole("limit", limit, 0)
     keys = _keys(saver, KeyFilter(at, low, high, ns, name, edge), wanted, limit)
-    return _pages(saver, keys, None if config is None else config["configurable"]["thread_id"])
+    pages = _pages(saver, keys, None if config is None else config["configurable"]["thread_id"])
+    return saver._rewinding.listed(config, before, limit, pages, loop_of(config))
 
 
 def _pages(saver: AgentMemorySaver, keys: Iterator[Key], thread_id: Any) -> Iterator[Sequence[CheckpointTuple]]:

@@ -83,7 +83,7 @@ from langchain_agentmem.base.namespaces import CONFIG_KEY, Namespace, ThreadKey,
 from langchain_agentmem.checkpoints import checkpoint_codec as codec
 from langchain_agentmem.checkpoints import checkpoint_listing
 from langchain_agentmem.checkpoints.checkpoint_listing import CheckpointChanges, CheckpointExcerpt, CheckpointHistory
-from langchain_agentmem.checkpoints.rewind_follower import Rewinding, beginning_loop, loop_of
+from langchain_agentmem.checkpoints.rewind_follower import Rewinding, beginning_loop
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.rewinding import sealing
@@ -266,7 +266,7 @@ class AgentMemorySaver(concurrency.Closing, BaseCheckpointSaver[str]):
                 is no number.
             CheckpointUnreadable: One is damaged, or was written with another serializer.
         """
-        for page in self._pages(config, filter, before, limit):
+        for page in checkpoint_listing.list_pages(self, config, filter, before, limit):
             yield from page
 
     async def alist(
@@ -278,7 +278,8 @@ class AgentMemorySaver(concurrency.Closing, BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """Async version of `list`."""
-        async for page in concurrency.iterate_in_worker(self._pages(config, filter, before, limit)):
+        pages = checkpoint_listing.list_pages(self, config, filter, before, limit)
+        async for page in concurrency.iterate_in_worker(pages):
             for found in page:
                 yield found
 
@@ -790,7 +791,7 @@ class AgentMemorySaver(concurrency.Closing, BaseCheckpointSaver[str]):
                 scopes.check_new(*at)
             return make(tx)
 
-        with codec.readable(at, None), self._coding.turn(at):
+        with codec.readable(at, None):
             engine = self.database.engine
             stored = engine.write(operation)
         self._coding.stored(at, ns, *stored)
@@ -802,16 +803,6 @@ class AgentMemorySaver(concurrency.Closing, BaseCheckpointSaver[str]):
         value = self.database.engine.write(make)
         self.database.engine.release()
         return value
-
-    def _pages(
-        self,
-        config: RunnableConfig | None,
-        wanted: dict[str, Any] | None,
-        before: RunnableConfig | None,
-        limit: int | None,
-    ) -> Iterator[Sequence[CheckpointTuple]]:
-        pages = checkpoint_listing.list_pages(self, config, wanted, before, limit)
-        return self._rewinding.listed(config, before, limit, pages, loop_of(config))
 
 
 WENT_ON = (

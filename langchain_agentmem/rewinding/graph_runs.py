@@ -377,7 +377,6 @@ class Runs:
     def __init__(self, scopes: Scopes = Scopes()) -> None:  # noqa: B008 - a value
         self.scopes = scopes
         self._runs: dict[tuple[int, ThreadKey], GraphRun] = {}
-        self._newest: dict[str, GraphRun] = {}
         self._graphs: dict[UUID, GraphRun] = {}
 
     # -- which run ---------------------------------------------------------------------------------------------
@@ -457,7 +456,6 @@ class Runs:
         held = {key for key, run in self._runs.items() if sys.getrefcount(run.identity) > 1 + shared[key[0]]}
         self._runs = {key: run for key, run in self._runs.items() if key in held}
         known = {id(run) for run in self._runs.values()}
-        self._newest = {name: run for name, run in self._newest.items() if id(run) in known}
         self._graphs = {graph: run for graph, run in self._graphs.items() if id(run) in known}
 
     def has_lost(self, configurable: Mapping[str, Any]) -> bool:
@@ -514,7 +512,6 @@ class Runs:
                 loop = None  # a subgraph that keeps its state has begun once more
             self._follow(run, loop or fresh, pregel)
             if ns == "":
-                self._newest[at.name] = run
                 run.loops.setdefault(ns, fresh)
             if loop is not None and loop.addressed and not loop.steps and not loop.last_put and not fresh.addressed:
                 loop.superseded = fresh.base != loop.base
@@ -540,11 +537,6 @@ class Runs:
         with self.lock:
             return self._alive(run, task, but=(loop,))
 
-    def wrote(self, run: GraphRun, task_id: str) -> None:
-        """A task has handed in its result."""
-        with self.lock:
-            run.ran.add(task_id)
-
     def _follow(self, run: GraphRun, loop: Loop, pregel: Any) -> None:
         """Note which of LangGraph's loops it is, and which run of LangChain's."""
         if pregel is not None:
@@ -555,19 +547,14 @@ class Runs:
 
     # -- what callbacks tell -----------------------------------------------------------------------------------
 
-    def watched(self, graphs: Iterable[UUID], thread: str) -> GraphRun | None:
-        """The run in which an attempt of a task was made.
+    def watched(self, graphs: Iterable[UUID]) -> GraphRun | None:
+        """Return the run in which an attempt of a task was made.
 
         Args:
             graphs: The runs of LangChain around it, the nearest first.
-            thread: The id of its thread, whose newest run it is if of that no run of LangChain is known.
         """
         with self.lock:
-            for graph in graphs:
-                if (run := self._graphs.get(graph)) is not None:
-                    return run
-            newest = self._newest.get(thread)
-            return None if newest is None or newest.graphs else newest
+            return next((self._graphs[graph] for graph in graphs if graph in self._graphs), None)
 
     def is_graph(self, run_id: UUID | None) -> bool:
         """Whether a run of LangChain is that of a graph whose runs are known."""
@@ -643,10 +630,8 @@ class Runs:
         """
         run = self.of(configurable, at)
         execution = _key_of(configurable)
-        if run is None or execution is None:
-            raise InvalidInput("The memory of a thread needs langgraph 1.2 or newer.")
         with self.lock:
-            if "" not in run.loops:
+            if run is None or execution is None or "" not in run.loops:
                 raise InvalidInput(
                     "The memory of a thread needs this memory's checkpointer: compile the graph with "
                     "checkpointer=memory.checkpointer, of the very same AgentMemory."
@@ -893,5 +878,5 @@ def thread_of(config: Mapping[str, Any], scopes: Scopes) -> ThreadKey:
     """
     name = (config.get("configurable") or {}).get("thread_id")
     if name is None:
-        raise InvalidInput('The memory of a thread needs config["configurable"]["thread_id"].')
+        raise InvalidInput('The config names no thread: give config["configurable"]["thread_id"].')
     return ThreadKey(path_of(scopes.resolve(None, config)), id_of(name, "thread"))

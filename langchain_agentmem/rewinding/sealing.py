@@ -331,7 +331,7 @@ def finish(
         return
     success = is_result(channel for channel, _ in writes)
     if success:
-        runs.wrote(run, task_id)
+        run.ran.add(task_id)
     if not run.minded:
         return
     if not success:

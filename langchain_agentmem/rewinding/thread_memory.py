@@ -251,7 +251,7 @@ class HeldBranches(NamedTuple):
     scope: int
 
 
-def copy(tx: Transaction, source: namespaces.ThreadKey, target: str, *, now: int) -> int:
+def copy(tx: Transaction, source: namespaces.ThreadKey, target: str, *, now: int) -> None:
     """Copy a thread, with the places of what it remembers; both have the same branches until they differ.
 
     What was said is said in both: each has a conversation of its own, which stays when the other goes.
@@ -260,27 +260,21 @@ def copy(tx: Transaction, source: namespaces.ThreadKey, target: str, *, now: int
         tx: The transaction.
         source: The thread.
         target: The id of the copy, which is in the same namespace.
-        now: When.
-
-    Returns:
-        How many checkpoints were copied.
+        now: The time, in microseconds since 1970.
     """
     thread = find(tx, source)
-    there = None if thread is None else find(tx, namespaces.ThreadKey(thread.path, target), exact=True)
+    if thread is None or target == source.name:
+        return
+    there = find(tx, namespaces.ThreadKey(thread.path, target), exact=True)
     before = None if there is None else head_of(tx, there.id)
-    copied = thread_lines.copy(tx, source, target, now=now)
-    if thread is not None and target != source.name:
-        other = find(tx, namespaces.ThreadKey(thread.path, target), exact=True)
-        if other is not None:
-            own = sealing.author_of(tx, thread.id)  # what it wrote stays its own where the copy seals it
-            its = sealing.author_of(tx, other.id)
-            query.copy_said(tx, source=own.id, target=its.id)
-            thread_listener().copy(tx, thread.path, source.name, target, now=now)
-            query.copy_places(tx, source=thread.id, target=other.id)
-            query.copy_finished(tx, source=thread.id, target=other.id)
-            query.copy_finished_groups(tx, source=thread.id, target=other.id)
-            sealing.move_marks(tx, other.id, before, head_of(tx, other.id), now)
-    return copied
+    copied = thread_lines.copy(tx, thread, there, target, now=now).id
+    own, its = sealing.author_of(tx, thread.id), sealing.author_of(tx, copied)
+    query.copy_said(tx, source=own.id, target=its.id)  # what it wrote stays its own where the copy seals it
+    thread_listener().copy(tx, thread.path, source.name, target, now=now)
+    query.copy_places(tx, source=thread.id, target=copied)
+    query.copy_finished(tx, source=thread.id, target=copied)
+    query.copy_finished_groups(tx, source=thread.id, target=copied)
+    sealing.move_marks(tx, copied, before, head_of(tx, copied), now)
 
 
 def movable_branches(tx: Transaction, thread: int, name: str) -> list[int]:

@@ -203,40 +203,36 @@ def delete_for_runs(tx: Transaction, checkpoints: Rows, writes: Rows) -> None:
         shelves.sweep(tx, shelf)
 
 
-def copy(tx: Transaction, source: ThreadKey, target: str, *, now: int) -> int:
+def copy(tx: Transaction, thread: Thread, copied: Thread | None, target: str, *, now: int) -> Thread:
     """Copy a thread with all its lines, checkpoints and writes, and no content.
 
     Args:
         tx: The transaction.
-        source: The thread.
-        target: The id of the copy, which is in the same namespace. An earlier copy is added to.
-        now: When.
+        thread: The thread.
+        copied: An earlier copy, which is added to; None for none.
+        target: The id of the copy, which is in the same namespace.
+        now: The time, in microseconds since 1970.
 
     Returns:
-        How many checkpoints were copied.
+        The copy.
 
     Raises:
         InvalidInput: There is another thread of this id.
     """
-    thread = find(tx, source)
-    if thread is None or target == source.name:
-        return 0
     shelves.hold(tx, thread.place)
-    copied = find(tx, ThreadKey(thread.path, target), exact=True)
     if copied is None:
         copied = make_thread(tx, thread.path, target, now, place=thread.place, delta=thread.delta)
     elif copied.place.shelf != thread.place.shelf:
         raise InvalidInput(
-            f"There is another thread {safe_repr(target)} already, which is no copy of {safe_repr(source.name)}: copy "
+            f"There is another thread {safe_repr(target)} already, which is no copy of {safe_repr(thread.name)}: copy "
             "it to an id that is free."
         )
     elif thread.delta and not copied.delta:
         query.mark_delta(tx, thread=copied.id)
-    count = 0
     for each in query.lines_of(tx, thread=thread.id):
         line = line_of(tx, copied, each["ns"])
-        count += add(tx, line, [{**row, "line": line} for row in _rows(tx, each["id"]).values()])
-    return count
+        add(tx, line, [{**row, "line": line} for row in _rows(tx, each["id"]).values()])
+    return copied
 
 
 def add(tx: Transaction, line: int, rows: Sequence[dict[str, Any]]) -> int:

@@ -349,8 +349,7 @@ class ValueDraft:
             if any(_is_deep(item) for item in value.values()):
                 recipe = [shelves.FIELDS, list(value), [self._any(item, depth + 1) for item in value.values()]]
         elif kind is Send:
-            timeout = getattr(value, "timeout", None)
-            waits = None if timeout is None else self._whole(timeout)
+            waits = None if value.timeout is None else self._whole(value.timeout)
             recipe = [shelves.SEND, value.node, self._any(value.arg, depth + 1), waits]
         elif kind is _DeltaSnapshot:
             recipe = [shelves.SNAPSHOT, self._any(value.value, depth + 1)]
@@ -502,8 +501,8 @@ class ValueReading:
         if kind == shelves.ITEMS:
             return [self.value(inner) for inner in recipe[1]]
         if kind == shelves.SEND:
-            timeout = {} if recipe[3] is None else {"timeout": self.value(recipe[3])}
-            return Send(recipe[1], self.value(recipe[2]), **timeout)
+            timeout = None if recipe[3] is None else self.value(recipe[3])
+            return Send(recipe[1], self.value(recipe[2]), timeout=timeout)
         if kind == shelves.SNAPSHOT:
             return _DeltaSnapshot(self.value(recipe[1]))
         raise shelves.Damaged(f"recipes of kind {safe_repr(kind)} are not known")
