@@ -27,7 +27,7 @@ async def test_nothing_takes_what_is_no_config(memory, tmp_path):
     for config in NO_CONFIGS:
         for attempt in (
             *(partial(each.invoke, "hello", config) for each in (*runnables, memory.retriever(namespace=()))),
-            *(partial(each, config) for each in (saver.get_tuple, saver.history, saver.excerpt, saver.changes)),
+            *(partial(each, config) for each in (saver.get_tuple, saver.history, saver.changes)),
             lambda config=config: list(saver.list(config)) if config else saver.get_tuple(config),
             lambda config=config: list(saver.list(None, before=config)) if config else saver.get_tuple(config),
             partial(saver.put, config, CHECKPOINT, {}, {}),

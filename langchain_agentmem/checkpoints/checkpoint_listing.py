@@ -1,8 +1,8 @@
-"""The listings of the checkpointer, and what Studio and the command line show of one checkpoint.
+"""The listings of the checkpointer, and what tells two checkpoints apart.
 
 `list` returns checkpoints with their values, newest first, a page at a time. `history` returns them without values.
-`excerpt` returns one checkpoint with a page of its messages, `changes` the values in which two checkpoints differ. A
-list of messages is stored as ranges of parts, so that two lists are compared by their ranges.
+`changes` returns the values in which two checkpoints differ. A list of messages is stored as ranges of parts, so that
+two lists are compared by their ranges.
 """
 
 from __future__ import annotations
@@ -227,33 +227,6 @@ def _summary(row: Row, at: ThreadKey, serde: SerializerProtocol) -> CheckpointSu
     )
 
 
-_TWO = 2
-
-
-class Excerpt(NamedTuple):
-    """Which messages of a list are there.
-
-    Attributes:
-        first: The place of the first of them in the list, from 0.
-        total: How many the list has.
-    """
-
-    first: int
-    total: int
-
-
-class CheckpointExcerpt(NamedTuple):
-    """A checkpoint, of whose long lists of messages a part is there.
-
-    Attributes:
-        found: The checkpoint, as `get_tuple` gives it but for these lists.
-        lists: Which messages of each list of messages are there, by channel.
-    """
-
-    found: CheckpointTuple
-    lists: Mapping[str, Excerpt]
-
-
 class CheckpointChanges(NamedTuple):
     """What tells two checkpoints apart: of the values of each only those that the other has not.
 
@@ -266,41 +239,6 @@ class CheckpointChanges(NamedTuple):
 
     before: CheckpointTuple | None
     after: CheckpointTuple
-
-
-def excerpt(
-    saver: AgentMemorySaver, config: RunnableConfig, messages: int, before: int | None, around: str | None
-) -> CheckpointExcerpt | None:
-    """Read a checkpoint with a part of its messages; the other arguments are those of `AgentMemorySaver.excerpt`.
-
-    Args:
-        saver: The saver.
-        config: The checkpoint.
-        messages: How many.
-        before: Where they end.
-        around: A message that is to be among them.
-    """
-    check_whole("messages", messages, 1)
-    if before is not None:
-        check_whole("before", before, 0)
-    wanted = "" if around is None else text_of(around, "message")
-    at, ns, name = address(config, saver.database.scopes)
-    recall = saver._coding.known.take
-    saved = saver._read_traced("thread.excerpt", config, at, lambda tx: checkpoint_log.get(tx, at, ns, name, recall))
-    if saved is None:
-        return None
-    found = saver._tuple(config, saved, at, ns)
-    values, lists = found.checkpoint["channel_values"], {}
-    for channel in _message_lists(saved):
-        value = values[channel]
-        end = len(value) if before is None else min(before, len(value))
-        ids = [getattr(each, "id", None) for each in value]
-        if wanted in ids:
-            end = min(len(value), max(messages, ids.index(wanted) + 1 + messages // 2))
-        first = max(0, end - messages)
-        lists[channel] = Excerpt(first, len(value))
-        values[channel] = value[first:end]
-    return CheckpointExcerpt(found, lists)
 
 
 def changes(saver: AgentMemorySaver, config: RunnableConfig, since: str | None) -> CheckpointChanges | None:

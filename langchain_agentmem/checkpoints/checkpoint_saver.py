@@ -82,7 +82,7 @@ from langchain_agentmem.base.events import listener_given
 from langchain_agentmem.base.namespaces import CONFIG_KEY, Namespace, ThreadKey, id_of, path_of, range_of
 from langchain_agentmem.checkpoints import checkpoint_codec as codec
 from langchain_agentmem.checkpoints import checkpoint_listing
-from langchain_agentmem.checkpoints.checkpoint_listing import CheckpointChanges, CheckpointExcerpt, CheckpointHistory
+from langchain_agentmem.checkpoints.checkpoint_listing import CheckpointChanges, CheckpointHistory
 from langchain_agentmem.checkpoints.rewind_follower import Rewinding, beginning_loop
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.role_rounds import Retention
@@ -311,28 +311,6 @@ class AgentMemorySaver(concurrency.Closing, BaseCheckpointSaver[str]):
         return checkpoint_listing.history(self, config, limit, offset, around, ends=ends)
 
     ahistory = concurrency.awaited(history)
-
-    def excerpt(
-        self, config: RunnableConfig, *, messages: int = 50, before: int | None = None, around: str | None = None
-    ) -> CheckpointExcerpt | None:
-        """Read a checkpoint with a part of its messages.
-
-        Args:
-            config: The checkpoint: the one that it names, else the newest.
-            messages: Most messages of each channel that is a list of them. Default: 50.
-            before: Only those before this place of the list, counted from 0. Default: the last ones.
-            around: The id of a message that is to be among them, where there is one. Default: none.
-
-        Returns:
-            The checkpoint, and which messages are there; None where there is no such checkpoint.
-
-        Raises:
-            InvalidInput: The config names no thread, its thread is in several namespaces, or a number is none.
-            CheckpointUnreadable: It is damaged, or was written with another serializer.
-        """
-        return checkpoint_listing.excerpt(self, config, messages, before, around)
-
-    aexcerpt = concurrency.awaited(excerpt)
 
     def changes(self, config: RunnableConfig, since: str | None = None) -> CheckpointChanges | None:
         """Read the values in which a checkpoint differs from another one of its thread.

@@ -24,13 +24,10 @@ from langchain_agentmem.studio import thread_views as views
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import CheckpointTuple
 
     from langchain_agentmem import AgentMemory, ConversationMemory
-    from langchain_agentmem.checkpoints.checkpoint_listing import (
-        CheckpointExcerpt,
-        CheckpointHistory,
-        CheckpointSummary,
-    )
+    from langchain_agentmem.checkpoints.checkpoint_listing import CheckpointHistory, CheckpointSummary
     from langchain_agentmem.conversations.prompt_notes import PromptNote
     from langchain_agentmem.facts.kg_memory import KGMemory
     from langchain_agentmem.layers.layered_memory import LayeredMemory
@@ -39,8 +36,6 @@ OF_LOGS = ("messages", "compaction", "prompts")
 """What can be shown of a conversation without checkpoints, as addresses say it."""
 FIRST = 8
 """Messages among which the question is looked for that a thread is called by."""
-HEAD = 200
-"""Messages at the beginning of a context among which its summaries stand."""
 MOST_ITEMS = 200
 """Items of a thread that are compared with those before."""
 LANE, ROW, MOST_LANES = 14, 30, 10
@@ -120,12 +115,10 @@ async def thread(request: Request) -> Response:
     config["configurable"]["checkpoint_id"] = chosen.checkpoint_id
     place = place._replace(history=history, checkpoint=chosen, config=config)
     saver = place.memory.checkpointer
-    shown, ends, beginning = await asyncio.gather(
-        _panel(request, place, _PANELS),
-        saver.ahistory(config, ends=True, limit=web.PAGE),
-        saver.aexcerpt(config, messages=FIRST, before=FIRST),
+    shown, ends, state = await asyncio.gather(
+        _panel(request, place, _PANELS), saver.ahistory(config, ends=True, limit=web.PAGE), saver.aget_tuple(config)
     )
-    whose = place.namespace if beginning is None else beginning.found.config["configurable"]["thread_id"].namespace
+    whose = place.namespace if state is None else state.config["configurable"]["thread_id"].namespace
     if whose != place.namespace:  # a thread of any namespace is found by its id alone where the root has none
         found = await place.memory.admin.athreads((), thread_id=place.name, sizes=False)
         if place.namespace in {each.namespace for each in found.threads}:
@@ -142,7 +135,7 @@ async def thread(request: Request) -> Response:
         number=history.total - history.newer - history.checkpoints.index(chosen),
         neighbours={"previous": around[at + 1], "next": around[at - 1], "parent": chosen.parent_id},
         ends=ends,
-        title=question(beginning) or place.name,
+        title=question(state) or place.name,
         subgraph=subgraph,
     )
 
@@ -237,21 +230,26 @@ async def _messages(request: Request, place: ThreadAddress) -> Shown:
     marked = request.query_params.get("message")
     if place.config is None:
         return {"marked": marked, **await _of_log(request, place)}
-    before = web.number_asked(request, "before") or None
-    saver = place.memory.checkpointer
-    found = await saver.aexcerpt(place.config, messages=web.PAGE, before=before, around=marked or None)
+    found = await place.memory.checkpointer.aget_tuple(place.config)
     if found is None:
         raise web.missing("This checkpoint was removed just now.")
+    channels = _message_channels(found)
     channel = channel_of(found, request.query_params.get("channel"))
-    messages = found.found.checkpoint["channel_values"].get(channel, ()) if channel else ()
+    messages = found.checkpoint["channel_values"][channel] if channel else []
+    ids = [each.id for each in messages]
+    end = web.number_asked(request, "before") or len(messages)
+    if marked in ids:
+        end = max(web.PAGE, ids.index(marked) + 1 + web.PAGE // 2)
+    end = min(end, len(messages))
+    first = max(0, end - web.PAGE)
     return {
-        "messages": list(map(views.message_shown, messages)),
+        "messages": list(map(views.message_shown, messages[first:end])),
         "marked": marked,
         "channel": channel,
-        "channels": list(found.lists),
-        "excerpt": found.lists[channel] if channel else None,
-        "state": {name: views.as_text(value) for name, value in views.state_of(found.found).items()},
-        "waits": list(map(views.as_text, views.waits_of(found.found))),
+        "channels": channels,
+        "excerpt": {"first": first, "total": len(messages)} if channel else None,
+        "state": {name: views.as_text(value) for name, value in views.state_of(found).items()},
+        "waits": list(map(views.as_text, views.waits_of(found))),
     }
 
 
@@ -268,17 +266,22 @@ async def _of_log(request: Request, place: ThreadAddress) -> Shown:
     return {**nothing, "messages": list(map(views.message_shown, said)), "until": until, "around": around}
 
 
-def channel_of(found: CheckpointExcerpt, asked: str | None) -> str | None:
-    """The channel of messages that is shown: the one asked for, else "messages", else the first; None without any."""
-    return next((each for each in (asked, "messages", *found.lists) if each in found.lists), None)
+def _message_channels(found: CheckpointTuple) -> list[str]:
+    return [name for name, value in found.checkpoint["channel_values"].items() if views.is_messages(value)]
 
 
-def question(found: CheckpointExcerpt | None) -> str | None:
+def channel_of(found: CheckpointTuple, asked: str | None) -> str | None:
+    """Return the channel of messages that is shown: the one asked for, else "messages", else the first."""
+    channels = _message_channels(found)
+    return next((each for each in (asked, "messages", *channels) if each in channels), None)
+
+
+def question(found: CheckpointTuple | None) -> str | None:
     """What a thread is called by: what its first message of a user says."""
     channel = None if found is None else channel_of(found, None)
     if found is None or channel is None:
         return None
-    messages = map(views.message_shown, found.found.checkpoint["channel_values"][channel])
+    messages = map(views.message_shown, found.checkpoint["channel_values"][channel][:FIRST])
     asked = (" ".join(each.message.text.split()) for each in messages if each.message.role == "user" and not each.mark)
     return next(filter(None, asked), None)
 
@@ -343,8 +346,8 @@ async def _compactions(request: Request, place: ThreadAddress) -> Shown:
     records = await place.chat.acompactions(web.PAGE)
     summaries: dict[str, BaseMessage] = {}
     if place.config is not None and place.checkpoint is not None:
-        found = await place.memory.checkpointer.aexcerpt(place.config, messages=HEAD, before=HEAD)
-        summaries = {} if found is None else _summaries(views.messages_in(found.found).values())
+        found = await place.memory.checkpointer.aget_tuple(place.config)
+        summaries = {} if found is None else _summaries(views.messages_in(found).values())
         records = [each for each in records if each.created_at <= place.checkpoint.created_at]
     held = set(summaries)
     summaries |= {key: each for record in records for key, each in _summaries(record.made).items() if key not in held}

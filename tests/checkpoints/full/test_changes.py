@@ -1,4 +1,4 @@
-"""Excerpts of checkpoints, and the changes between two of them."""
+"""The changes between two checkpoints."""
 
 from __future__ import annotations
 
@@ -40,70 +40,21 @@ def turns(graph, *texts, config=None):
         graph.invoke({"messages": [HumanMessage(text, id=f"h{number}")]}, config or at())
 
 
-def ids(found):
-    return [each.id for each in found.checkpoint["channel_values"]["messages"]]
-
-
-class TestAnExcerpt:
-    async def test_has_the_last_messages_and_everything_else(self, memory):
-        saver = memory.checkpointer
-        turns(counting(saver), *"abcdef")
-        whole, part = saver.get_tuple(at()), saver.excerpt(at(), messages=5)
-        assert ids(part.found) == ids(whole)[-5:]
-        assert part.lists == {"messages": (7, 12)}
-        for found in (whole, part.found):
-            del found.checkpoint["channel_values"]["messages"]
-        assert part.found == whole
-        assert ids((await saver.aexcerpt(at(), messages=2)).found) == ["h10", "a11"]
-
-    def test_is_a_page_of_the_list(self, memory):
-        turns(counting(memory.checkpointer), *"abcdef")
-        whole = ids(memory.checkpointer.get_tuple(at()))
-        for asked, first, last in (
-            ({"before": 7}, 2, 6),
-            ({"before": 3}, 0, 2),
-            ({"before": 0}, 0, -1),
-            ({"before": 999}, 7, 11),
-            ({"around": "a5"}, 3, 7),
-            ({"around": "h0"}, 0, 4),
-            ({"around": "a11"}, 7, 11),
-            ({"around": "nobody"}, 7, 11),
-        ):
-            part = memory.checkpointer.excerpt(at(), messages=5, **asked)
-            assert ids(part.found) == whole[first : last + 1], asked
-            assert part.lists["messages"].first == first, asked
-
-    def test_of_a_past_checkpoint_is_as_it_was(self, memory):
-        graph = counting(memory.checkpointer)
-        turns(graph, "one", "two", "edit", "forget")
-        for each in memory.checkpointer.list(at()):
-            part = memory.checkpointer.excerpt(each.config, messages=1_000)
-            assert part.found == each
-
-    def test_under_encryption_is_the_same(self, url):
+class TestChanges:
+    def test_under_encryption_are_the_same(self, url):
         with AgentMemory(url) as memory:
             saver = AgentMemorySaver(memory, serde=aes())
             turns(counting(saver), *"abc")
-            assert ids(saver.excerpt(at(), messages=2).found) == ["h4", "a5"]
+            changes = saver.changes(at())
+            assert [each.id for each in changes.after.checkpoint["channel_values"]["messages"]] == ["a5"]
 
-    def test_of_nothing_is_none_and_what_is_wrong_is_refused(self, memory):
-        saver = memory.checkpointer
-        assert saver.excerpt(at()) is None
-        turns(counting(saver), "one")
-        assert saver.excerpt(at("nowhere")) is None
-        for config, more in (({}, {}), (at(), {"messages": 0}), (at(), {"before": -1}), (at(), {"around": 3})):
-            with pytest.raises(InvalidInput):
-                saver.excerpt(config, **more)
-
-    def test_damage_names_the_checkpoint(self, memory, raw):
+    def test_of_what_is_damaged_name_the_checkpoint(self, memory, raw):
         turns(counting(memory.checkpointer), "one")
         newest = memory.checkpointer.get_tuple(at()).config["configurable"]["checkpoint_id"]
         raw(memory, "update channel_value set recipe = :recipe", recipe=b"damaged")
         with pytest.raises(CheckpointUnreadable, match=newest):
-            memory.checkpointer.excerpt(at())
+            memory.checkpointer.changes(at())
 
-
-class TestChanges:
     async def test_are_what_a_step_added_changed_and_removed(self, memory):
         saver = memory.checkpointer
         turns(counting(saver), "one", "two", "edit", "forget")
