@@ -61,7 +61,7 @@ REFUSED = {
     'AgentMemory("new.db", index={"embed": "static", "dims": 3})': "leave index['dims'] out",
     'AgentMemory("new.db", strict="no")': "strict must be a valid boolean, got 'no'",
     'AgentMemorySaver("new.db", record=7)': "The channels to record are a list of texts",
-    'AgentMemorySaver.from_conn_string("new.db", retention=7)': "retention must be a Retention, not 7",
+    'AgentMemorySaver.from_conn_string("new.db", retention=7)': "retention must be an instance of Retention, got 7",
     'AgentMemoryStore.from_conn_string("new.db", ttl=7)': "ttl must be a dictionary such as",
     'AgentMemoryByteStore("new.db", namespace="ada")': "write ('ada',) instead of 'ada'",
     # whose memory

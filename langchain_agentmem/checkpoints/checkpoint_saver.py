@@ -76,7 +76,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.store.base import BaseStore
 
 from langchain_agentmem.base import concurrency
-from langchain_agentmem.base.argument_checks import check_flag, texts_given
+from langchain_agentmem.base.argument_checks import check_flag, check_instance, texts_given
 from langchain_agentmem.base.clock import micros, time_written
 from langchain_agentmem.base.events import listener_given
 from langchain_agentmem.base.namespaces import CONFIG_KEY, Namespace, ThreadKey, id_of, path_of, range_of
@@ -161,9 +161,8 @@ class AgentMemorySaver(concurrency.Closing, BaseCheckpointSaver[str]):
         if strict and serde is not None:
             raise InvalidInput("Give strict=True or a serde, not both: a serializer says itself what it imports.")
         super().__init__(serde=serde or codec.serializer(strict=strict or getattr(memory, "strict", False)))
-        self.retention = retention if retention is not None else getattr(memory, "retention", None)
-        if not isinstance(self.retention, Retention | None):
-            raise InvalidInput(f"retention must be a Retention, not {safe_repr(self.retention)}.")
+        retention = retention if retention is not None else getattr(memory, "retention", None)
+        self.retention = check_instance(Retention, retention, "retention")
         if record is None:
             record = getattr(memory, "record", ()) if serde is None else ()
         self.record = tuple(dict.fromkeys(texts_given(record, "The channels to record")))
@@ -239,9 +238,8 @@ class AgentMemorySaver(concurrency.Closing, BaseCheckpointSaver[str]):
 
         saved = self._read(look, at, name)
         found = None if saved is None else self._tuple(config, saved, at, ns)
-        self._rewinding.loaded(config, found, pregel, addressed=name is not None)
-        if saved is not None and pregel is not None and not ns:  # a run begins
-            self._rewinding.met(config, at, saved.thread)
+        thread = None if saved is None else saved.thread
+        self._rewinding.loaded(config, found, pregel, addressed=name is not None, thread=thread)
         return found
 
     def list(

@@ -149,6 +149,7 @@ class Rewinding:
         *,
         addressed: bool,
         replayed: bool = False,
+        thread: Thread | None = None,
     ) -> None:
         """A checkpoint was read, perhaps by a loop that begins with it.
 
@@ -158,6 +159,8 @@ class Rewinding:
             pregel: LangGraph's loop, if one is calling.
             addressed: Whether a certain checkpoint was asked for.
             replayed: Whether a subgraph begins anew with it, as its thread goes on from an earlier one.
+            thread: The thread that was read. A run that begins goes with it; one that it makes itself is not noted,
+                since another transaction of the run may not see it yet on PostgreSQL.
         """
         scopes = self._database.scopes
         at, ns, _ = address(config, scopes)
@@ -168,7 +171,7 @@ class Rewinding:
             fresh.step = found.metadata.get("step")
             resumes = not replayed and bool(config["configurable"].get(_RESUMING))
             fresh.read = _read_of(found, resumes=resumes)
-        begun = self._runs.loaded(config["configurable"], at, home, fresh, pregel)
+        begun = self._runs.loaded(config["configurable"], at, home, fresh, pregel, thread)
         if begun is not None:
             run, loop, task = begun
             self._database.engine.read(lambda tx: sealing.carry(tx, self._runs, run, loop, task))
@@ -187,15 +190,6 @@ class Rewinding:
             self.loaded(config, page[0] if page else None, pregel, addressed=True, replayed=True)
             yield page
         yield from pages
-
-    def met(self, config: Mapping[str, Any], at: ThreadKey, thread: Thread) -> None:
-        """Note the thread that a run has read: the run goes with it from now on.
-
-        It is not noted when it is stored: on PostgreSQL another transaction of the run may not see it yet.
-        """
-        run = self._runs.of(config["configurable"], at)
-        if run is not None and run.thread is None:
-            run.thread = thread.identity
 
     def check(self, config: Mapping[str, Any], at: ThreadKey, thread: Thread | None) -> None:
         """Refuse what a run stores late, whose thread was deleted.

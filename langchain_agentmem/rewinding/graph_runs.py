@@ -203,7 +203,7 @@ LevelOwner: TypeAlias = tuple[str, Loop | None]
 """The task that entered a level within the outermost one, and the loop that it entered; None where it is a call."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class GraphRun:
     """One run of a graph, in one thread.
 
@@ -377,7 +377,7 @@ class Runs:
     def __init__(self, scopes: Scopes = Scopes()) -> None:  # noqa: B008 - a value
         self.scopes = scopes
         self._runs: dict[tuple[int, ThreadKey], GraphRun] = {}
-        self._graphs: dict[UUID, GraphRun] = {}
+        self._graphs: weakref.WeakValueDictionary[UUID, GraphRun] = weakref.WeakValueDictionary()
 
     # -- which run ---------------------------------------------------------------------------------------------
 
@@ -455,8 +455,6 @@ class Runs:
             shared[id(run.identity)] = shared.get(id(run.identity), 0) + 1
         held = {key for key, run in self._runs.items() if sys.getrefcount(run.identity) > 1 + shared[key[0]]}
         self._runs = {key: run for key, run in self._runs.items() if key in held}
-        known = {id(run) for run in self._runs.values()}
-        self._graphs = {graph: run for graph, run in self._graphs.items() if id(run) in known}
 
     def has_lost(self, configurable: Mapping[str, Any]) -> bool:
         """Return whether the thread of a task's config is known to be deleted since its run began."""
@@ -484,9 +482,15 @@ class Runs:
     # -- what the saver tells ----------------------------------------------------------------------------------
 
     def loaded(
-        self, configurable: Mapping[str, Any], at: ThreadKey, home: ThreadKey, fresh: Loop, pregel: Any
+        self,
+        configurable: Mapping[str, Any],
+        at: ThreadKey,
+        home: ThreadKey,
+        fresh: Loop,
+        pregel: Any,
+        thread: Thread | None,
     ) -> tuple[GraphRun, Loop, GraphTask] | None:
-        """A loop has begun with a checkpoint, or with none.
+        """Note that a loop has begun with a checkpoint, or with none.
 
         Args:
             configurable: What the config says.
@@ -494,6 +498,7 @@ class Runs:
             home: The thread that was found.
             fresh: The loop, as it begins.
             pregel: LangGraph's own loop, if one is calling. Without it nothing begins below a thread's own.
+            thread: The row of the thread, which the run of a thread's own graph goes with from now on.
 
         Returns:
             Of a subgraph: its run, its loop, and the task around it.
@@ -510,7 +515,7 @@ class Runs:
             run.resumed = run.resumed or bool(fresh.results)
             if loop is not None and ns and (pregel is None or loop.pregel is None or loop.pregel() is not pregel):
                 loop = None  # a subgraph that keeps its state has begun once more
-            self._follow(run, loop or fresh, pregel)
+            self._follow(run, loop or fresh, pregel, thread)
             if ns == "":
                 run.loops.setdefault(ns, fresh)
             if loop is not None and loop.addressed and not loop.steps and not loop.last_put and not fresh.addressed:
@@ -537,9 +542,11 @@ class Runs:
         with self.lock:
             return self._alive(run, task, but=(loop,))
 
-    def _follow(self, run: GraphRun, loop: Loop, pregel: Any) -> None:
-        """Note which of LangGraph's loops it is, and which run of LangChain's."""
+    def _follow(self, run: GraphRun, loop: Loop, pregel: Any, thread: Thread | None) -> None:
+        """Note LangGraph's own loop, LangChain's run of it, and the thread that the run goes with."""
         if pregel is not None:
+            if run.thread is None and thread is not None and loop.ns == "":
+                run.thread = thread.identity
             loop.pregel = weakref.ref(pregel)
             if (graph := getattr(pregel.manager, "run_id", None)) is not None:
                 run.graphs.add(graph)

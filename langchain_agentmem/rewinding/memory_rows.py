@@ -358,7 +358,8 @@ def write(tx: Transaction, place: Place, drafts: Sequence[RowDraft], *, series: 
             gone=FOREVER if author is not None and draft.kind in SHARED else 0,
         )
         numbers.append(row["id"])
-        rest(tx, row["id"], draft.extra)
+        if sources := sources_of(draft.extra):
+            query.insert_source.many(tx, [{"memory": row["id"], "source": name} for name in sorted(sources)])
         if draft.correction is not None:
             query.sign_memory(tx, id=row["id"], correction=as_json(draft.correction))
     owners = {(draft.kind, draft.key): number for draft, number in zip(drafts, numbers, strict=True)}
@@ -366,18 +367,6 @@ def write(tx: Transaction, place: Place, drafts: Sequence[RowDraft], *, series: 
         mine = [owners[key] for key, (other, _) in placed.items() if other is each]
         search_index.write(tx, each, mine)
     return numbers
-
-
-def rest(tx: Transaction, number: int, extra: Mapping[str, Any] | None) -> None:
-    """Note what a row rests on.
-
-    Args:
-        tx: The transaction.
-        number: The row.
-        extra: What belongs to it.
-    """
-    if names := sources_of(extra):
-        query.insert_source.many(tx, [{"memory": number, "source": name} for name in sorted(names)])
 
 
 def sources_of(extra: Mapping[str, Any] | None) -> set[str]:

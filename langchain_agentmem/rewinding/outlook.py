@@ -86,9 +86,9 @@ class Outlook(NamedTuple):
         """
         if self.turn is not None and (walls.kinds is None or "message" in walls.kinds):
             walls = walls._replace(ignored=thread_listener().current_turn(tx, self, now))
-        if self.alone or self.point is None or isinstance(self.point, BranchAt) or walls.conversations is not None:
+        if self.alone or self.view is None or not isinstance(self.point, ThreadPoint):
             return walls
-        if self.view is None:
+        if walls.conversations is not None:
             return walls
         if walls.low == "" and (path := home_of(tx, self.point)):
             walls = walls._replace(low=path, high=path + "\x1f")

@@ -258,16 +258,8 @@ def group_for(tx: Transaction, runs: Runs, run: GraphRun, execution: Execution, 
             owned = row["owner"] not in (None, execution.owner) and not row["ended"] and row["created_at"] > now - STALE
             if row["id"] != group and not owned and row["id"] not in json.loads(row["finished"] or "[]"):
                 drop_group(tx, row["id"])
-        query.create_group(
-            tx,
-            group=group,
-            thread=thread.id,
-            ns=task.ns,
-            checkpoint=task.checkpoint,
-            task=task.id,
-            owner=execution.owner,
-            now=now,
-        )
+        whose = {"thread": thread.id, "ns": task.ns, "checkpoint": task.checkpoint, "task": task.id}
+        query.create_group(tx, group=group, **whose, owner=execution.owner, now=now)
         if not query.hold_group(tx, group=group):
             raise BranchMoved
     return group
@@ -342,18 +334,9 @@ def finish(
     ns = configurable.get("checkpoint_ns") or ""
     task, live = runs.finished(run, ns, task_id)
     groups = _all_groups(tx, live)
-    ids = json.dumps(sorted(groups))
-    query.insert_finished(
-        tx,
-        thread=thread.id,
-        line=thread.line or 0,
-        task=task_id,
-        ns=ns,
-        checkpoint=configurable["checkpoint_id"],
-        caller=None if task is None else task.caller,
-        groups=ids,
-        now=now,
-    )
+    ids, caller = json.dumps(sorted(groups)), None if task is None else task.caller
+    where = {"thread": thread.id, "line": thread.line or 0, "ns": ns, "checkpoint": configurable["checkpoint_id"]}
+    query.insert_finished(tx, **where, task=task_id, caller=caller, groups=ids, now=now)
     if groups:
         query.insert_finished_groups(tx, thread=thread.id, task=task_id, ids=ids)
 
@@ -717,15 +700,11 @@ def _write_said(
             query.supersede(tx, branch=branch, position=position, kind="message", key=key, stamp=ended, author=own.id)
     same = {"branch": branch, "position": position, "now": put.now, "scope": own.scope, "author": own.id}
     same |= {"stamp": stamp, "gone": FOREVER if put.moves else 0}
-    query.insert_said.many(
-        tx,
-        [
-            same
-            | {"key": each.entry.key, "hash": each.hash, "created_at": each.entry.created_at}
-            | {"source": SOURCES.get(each.entry.role or "")}
-            for each in noted
-        ],
-    )
+    rows = []
+    for each in noted:
+        said = {"key": each.entry.key, "hash": each.hash, "created_at": each.entry.created_at}
+        rows.append(same | said | {"source": SOURCES.get(each.entry.role or "")})
+    query.insert_said.many(tx, rows)
 
 
 def _begin(tx: Transaction, path: str, thread: str, parent: Spot | None, now: int) -> int:
