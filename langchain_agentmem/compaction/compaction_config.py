@@ -156,7 +156,8 @@ class ManagedMemoryConfig(Options):
             "delete_memory", "update", "replace_memory". Whatever stands here, the cache is never stale: what is added
             extends it, and every other change has it read anew. Default: MARSYS's.
         token_counter: A `TokenCounter`, or what one takes: a function of a text or of messages, such as LangChain's
-            `count_tokens_approximately`, a LangChain model, "approximate" or "estimate". Default None: the estimate.
+            `count_tokens_approximately`, a LangChain model, "approximate", "estimate" or "tiktoken". Default None:
+            tiktoken where its file is on this machine, else the estimate.
         active_context: What is done.
 
     Raises:

@@ -1,7 +1,7 @@
 """How many tokens a text, a message or a whole context costs, without ever touching the network.
 
-Exact counting needs a vocabulary file of several megabytes, which its library downloads when it is missing. So an
-estimate of our own counts, unless the user gives a function or a model that does.
+Exact counting needs a vocabulary file of several megabytes, which tiktoken downloads when it is missing, without a
+timeout. So tiktoken counts only where that file is on this machine already. Everywhere else an estimate counts.
 
 Counts are kept per message, under what the message says and never under which object it is: a message changed in
 place is counted anew, and a context that grew costs only what is new. What a provider reports it was sent corrects
@@ -18,10 +18,14 @@ import inspect
 import json
 import logging
 import math
+import os
 import re
+import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 
 from annotated_types import Ge
@@ -44,7 +48,7 @@ if TYPE_CHECKING:
 
 CounterFunction: TypeAlias = "Callable[[str], int] | Callable[[BaseMessage], int] | Callable[[list[BaseMessage]], int]"
 """A function that counts the tokens of a text, of a message or of a list of messages."""
-CounterLike: TypeAlias = 'BaseLanguageModel[Any] | CounterFunction | Literal["approximate", "estimate"]'
+CounterLike: TypeAlias = 'BaseLanguageModel[Any] | CounterFunction | Literal["approximate", "estimate", "tiktoken"]'
 """A token counter: a LangChain model, a function, or the name of a built-in way to count."""
 Countable: TypeAlias = "MessageLike | MessageLikeRepresentation"
 """A message in any form: a `Message`, one of LangChain's, a dictionary, a text, a pair of role and content."""
@@ -216,10 +220,43 @@ def _text_counter(counter: Callable[[Any], int]) -> Callable[[str], int]:
     )
 
 
+@lru_cache(maxsize=1)
+def _tiktoken_counter() -> Callable[[str], int] | None:
+    """Return a counter of texts by tiktoken's o200k_base; None unless its vocabulary is on this machine, undamaged."""
+    folder = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR"))
+    path = Path(tempfile.gettempdir(), "data-gym-cache") if folder is None else Path(folder)
+    try:
+        data = b"" if folder == "" else (path / VOCABULARY).read_bytes()
+        if hashlib.sha256(data).hexdigest() != _DIGEST:
+            return None
+        import tiktoken  # noqa: PLC0415 - importing this package must stay quick
+
+        encode = tiktoken.get_encoding("o200k_base").encode_ordinary  # which reads "<|endoftext|>" as text
+    except Exception:  # noqa: BLE001 - no file, or a tiktoken that is broken: the estimate counts
+        _log.debug("tiktoken cannot be used.", exc_info=True)
+        return None
+    return lambda text: sum(len(encode(text[at : at + _AT_ONCE])) for at in range(0, len(text), _AT_ONCE))
+
+
+def _count_by_default(text: str) -> int:
+    """Count the tokens of a text by tiktoken where it can be used, else by the estimate."""
+    return (_tiktoken_counter() or estimate_tokens)(text)
+
+
 def _counter_of_texts(counter: Any) -> Callable[[str], int]:
-    """Return what counts the tokens of a text, made of what the user gave."""
-    if counter is None or counter == "estimate":
+    """Return the counter of texts that a user names or gives."""
+    if counter is None:
+        return _count_by_default
+    if counter == "estimate":
         return estimate_tokens
+    if counter == "tiktoken":
+        if _tiktoken_counter() is None:
+            raise InvalidInput(
+                "tiktoken's vocabulary o200k_base is not on this machine, or damaged, and is never downloaded from "
+                f"here. Put the file {VOCABULARY} into the folder that TIKTOKEN_CACHE_DIR names, or use "
+                "counter='estimate'."
+            )
+        return _count_by_default
     if counter == "approximate":
         from langchain_core.messages.utils import count_tokens_approximately as counter  # noqa: PLC0415
     if _counts_by_download(counter):
@@ -230,8 +267,8 @@ def _counter_of_texts(counter: Any) -> Callable[[str], int]:
         return _text_counter(counter)
     if not callable(count):
         raise InvalidInput(
-            f"{safe_repr(counter)} cannot count tokens. Give None, 'estimate', 'approximate', a callable from a text, "
-            "a message or a list of messages to int, or a LangChain model."
+            f"{safe_repr(counter)} cannot count tokens. Give None, 'estimate', 'tiktoken', 'approximate', a callable "
+            "from a text, a message or a list of messages to int, or a LangChain model."
         )
     return count  # type: ignore[no-any-return]  # which a model's method is
 
@@ -243,6 +280,12 @@ _LEAST_FACTOR, _MOST_FACTOR = 0.5, 2.0
 _LEAST_WEIGHT = 0.2
 _LONG_KEY = 4_096
 
+VOCABULARY = "fb374d419588a4632f3f557e76b4b70aebbca790"
+_DIGEST = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
+"""The name of tiktoken's file of o200k_base (the SHA-1 of its address), and the SHA-256 of its bytes."""
+_AT_ONCE = 32_768
+"""Characters that tiktoken splits at once: it fails with a million blanks."""
+
 MESSAGE_OVERHEAD = 3
 """Tokens around each message: role and separators."""
 COUNTS_KEPT = 8_192
@@ -252,12 +295,14 @@ COUNTS_KEPT = 8_192
 class TokenCounter:
     """Counts what texts, messages and contexts cost, remembers it per message, and learns from what providers report.
 
-    Cheap to make and safe to share between threads.
+    Cheap to make and safe to share between threads. tiktoken's vocabulary is looked for once in a process, at the first
+    count that needs it.
 
     Args:
         counter: What counts a text.
 
-            - None or "estimate": an estimate that errs high.
+            - None: tiktoken's o200k_base where its file is on this machine, else the estimate.
+            - "tiktoken", or "estimate" for an estimate that errs high.
             - "approximate": LangChain's `count_tokens_approximately`.
             - A callable from a string, a message or a list of messages to a number of tokens. The annotation of its
               parameter says which, or the name "text", "message" or "messages".

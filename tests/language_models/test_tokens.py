@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import copy
+import hashlib
 import json
 import socket
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import tiktoken
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
@@ -26,6 +29,7 @@ from langchain_core.messages import (
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.tools import tool
 from pydantic import BaseModel
+from tiktoken_ext import openai_public
 
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.language_models import token_estimate, tokens
@@ -99,6 +103,29 @@ def no_network(monkeypatch):
         monkeypatch.setattr(socket, name, refuse)
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://192.0.2.1:9")
+
+
+@pytest.fixture
+def vocabulary(monkeypatch, tmp_path):
+    """The place of tiktoken's file of o200k_base; `write` puts a small one there that tiktoken accepts."""
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(folder))
+    monkeypatch.setattr(tiktoken.registry, "ENCODINGS", {})
+    tokens._tiktoken_counter.cache_clear()
+    yield folder / tokens.VOCABULARY
+    tokens._tiktoken_counter.cache_clear()
+
+
+def write(path, monkeypatch):
+    """Write a vocabulary of single bytes and a word, and have tiktoken and the package expect it."""
+    words = [bytes([byte]) for byte in range(256)] + [b"he", b"ll", b"hell", b"hello"]
+    data = b"".join(base64.b64encode(word) + b" %d\n" % rank for rank, word in enumerate(words))
+    digest = hashlib.sha256(data).hexdigest()
+    load = openai_public.load_tiktoken_bpe
+    monkeypatch.setattr(tokens, "_DIGEST", digest)
+    monkeypatch.setattr(openai_public, "load_tiktoken_bpe", lambda url, expected_hash: load(url, digest))
+    path.write_bytes(data)
 
 
 class TestEstimate:
@@ -368,3 +395,43 @@ class TestCounters:
                 TokenCounter(letters)
         with pytest.raises(InvalidInput, match="image_tokens"):
             TokenCounter(image_tokens=-1)
+
+
+class TestTiktoken:
+    def test_absent_means_the_estimate_and_no_network(self, vocabulary, no_network):
+        counter = TokenCounter()
+        assert counter.count_text("Hello, how are you?") == estimate_tokens("Hello, how are you?")
+        with pytest.raises(InvalidInput, match="TIKTOKEN_CACHE_DIR"):
+            TokenCounter("tiktoken")
+
+    def test_present_is_used_without_network(self, vocabulary, no_network, monkeypatch):
+        write(vocabulary, monkeypatch)
+        for counter in (TokenCounter(), TokenCounter("tiktoken")):
+            assert counter.count_text("hello") == 1
+            assert counter.count_text("jelly") == 4
+            assert counter.count_text("<|endoftext|>") > 1
+            assert all(counter.count_text(text) >= 1 for text in HOSTILE)
+            assert counter.count_text(" " * 1_000_000) == 1_000_000
+        assert TokenCounter("estimate").count_text("jelly") == estimate_tokens("jelly")
+
+    @pytest.mark.parametrize("damage", ["shortened", "folder", "no cache"])
+    def test_a_damaged_file_is_as_good_as_none(self, vocabulary, no_network, monkeypatch, damage):
+        write(vocabulary, monkeypatch)
+        if damage == "shortened":
+            vocabulary.write_bytes(vocabulary.read_bytes()[:-9])
+        elif damage == "folder":
+            vocabulary.unlink()
+            vocabulary.mkdir()
+        else:
+            monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "")
+        assert TokenCounter().count_text("Hello, how are you?") == estimate_tokens("Hello, how are you?")
+        with pytest.raises(InvalidInput, match="never downloaded"):
+            TokenCounter("tiktoken")
+
+    def test_is_found_in_the_folder_for_temporary_files(self, vocabulary, no_network, monkeypatch, tmp_path):
+        write(vocabulary, monkeypatch)
+        monkeypatch.delenv("TIKTOKEN_CACHE_DIR")
+        monkeypatch.delenv("DATA_GYM_CACHE_DIR", raising=False)
+        monkeypatch.setattr(tokens.tempfile, "tempdir", str(tmp_path))
+        vocabulary.parent.rename(tmp_path / "data-gym-cache")
+        assert TokenCounter().count_text("hello") == 1
