@@ -57,35 +57,20 @@ if TYPE_CHECKING:
     from psycopg_pool import ConnectionPool
     from starlette.types import ASGIApp
 
-    from langchain_agentmem.audit.audit_trail import AuditTrail
-    from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver
-    from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
-    from langchain_agentmem.compaction.compaction_node import CompactionNode, CompactionOptions
-    from langchain_agentmem.compaction.managed_conversation import (
-        ManagedConversationMemory,
-        ProcessStrategy,
-        RetrievalStrategy,
-        TriggerStrategy,
-    )
-    from langchain_agentmem.conversations.session_memory import SessionMemory
-    from langchain_agentmem.experiences.experience_library import ExperienceLibrary
-    from langchain_agentmem.facts.fact import FactsConfig
-    from langchain_agentmem.facts.fact_tools import RememberFacts, RememberFactsOptions
-    from langchain_agentmem.facts.kg_memory import KGMemory
+    from langchain_agentmem.compaction.compaction_node import CompactionOptions
+    from langchain_agentmem.compaction.managed_conversation import ProcessStrategy, RetrievalStrategy, TriggerStrategy
+    from langchain_agentmem.facts.fact_tools import RememberFactsOptions
     from langchain_agentmem.importers import SourceKind
     from langchain_agentmem.importers.moving import MovingReport
-    from langchain_agentmem.injection.memory_injection import InjectionOptions, MemoryInjection
-    from langchain_agentmem.layers.layer import LayersConfig
-    from langchain_agentmem.layers.layered_memory import LayeredMemory
+    from langchain_agentmem.injection.memory_injection import InjectionOptions
     from langchain_agentmem.layers.memory_corrections import Corrections
     from langchain_agentmem.rewinding.branches import Standpoint
-    from langchain_agentmem.search.memory_search import MemoryKind, Recollection
+    from langchain_agentmem.search.memory_search import MemoryKind
     from langchain_agentmem.search.ranking import Weights
     from langchain_agentmem.search.timeline import Order
-    from langchain_agentmem.stores.agent_store import AgentMemoryStore, AgentMemoryThreadStore, IndexGiven
-    from langchain_agentmem.stores.byte_store import AgentMemoryByteStore
-    from langchain_agentmem.stores.retriever import AgentMemoryRetriever, SearchOptions
-    from langchain_agentmem.upkeep.admin import Admin
+    from langchain_agentmem.stores.agent_store import IndexGiven
+    from langchain_agentmem.stores.retriever import SearchOptions
+
 
 T = TypeVar("T")
 
@@ -265,14 +250,14 @@ class AgentMemory(Maintenance, Closing):
         conversation_id: str | None = None,
         namespace: Sequence[str] | None = None,
         *,
-        config: ManagedMemoryConfig | None = None,
+        config: public.ManagedMemoryConfig | None = None,
         model: ModelLike | None = None,
         description: str | None = None,
         retention: Retention | None = None,
         trigger_strategy: TriggerStrategy | None = None,
         process_strategy: ProcessStrategy | None = None,
         retrieval_strategy: RetrievalStrategy | None = None,
-    ) -> ManagedConversationMemory:
+    ) -> public.ManagedConversationMemory:
         """One conversation that keeps what a model is shown of it in a budget.
 
         Args:
@@ -302,9 +287,9 @@ class AgentMemory(Maintenance, Closing):
     def compaction(
         self,
         model: ModelLike | None = None,
-        config: ManagedMemoryConfig | None = None,
+        config: public.ManagedMemoryConfig | None = None,
         **options: Unpack[CompactionOptions],
-    ) -> CompactionNode:
+    ) -> public.CompactionNode:
         """A node of a graph, or a link of a chain, that keeps the context of a model in a budget.
 
         `builder.add_node("compact", memory.compaction(model))` puts the context under "llm_input_messages";
@@ -327,9 +312,9 @@ class AgentMemory(Maintenance, Closing):
         namespace: Sequence[str] | None = None,
         *,
         scope: Literal["shared", "thread"] = "shared",
-        settings: LayersConfig | None = None,
+        settings: public.LayersConfig | None = None,
         model: ModelLike | None = None,
-    ) -> LayeredMemory:
+    ) -> public.LayeredMemory:
         """Core, recall and archival memory, of a branch or of a thread.
 
         `memory.layers("user-42")` is memory that belongs to no thread; it begins to exist with the first write.
@@ -363,8 +348,8 @@ class AgentMemory(Maintenance, Closing):
         *,
         scope: Literal["shared", "thread"] = "shared",
         description: str | None = None,
-        settings: FactsConfig | None = None,
-    ) -> KGMemory:
+        settings: public.FactsConfig | None = None,
+    ) -> public.KGMemory:
         """Facts that know when they were true, of a branch or of a thread.
 
         `memory.facts("user-42")` is memory that belongs to no thread, on the same branch as `memory.layers("user-42")`.
@@ -389,7 +374,7 @@ class AgentMemory(Maintenance, Closing):
             self.database, whose, namespace=namespace, model=model, description=description, settings=settings
         )
 
-    def remember_facts(self, model: ModelLike, **options: Unpack[RememberFactsOptions]) -> RememberFacts:
+    def remember_facts(self, model: ModelLike, **options: Unpack[RememberFactsOptions]) -> public.RememberFacts:
         """A node of a graph that extracts facts from the new messages of its state, from each once.
 
         `builder.add_node("facts", memory.remember_facts(model))`
@@ -403,7 +388,7 @@ class AgentMemory(Maintenance, Closing):
         """
         return _made("Facts cannot be remembered like this", public.RememberFacts, self, model, **options)
 
-    def experiences(self, directory: str | os.PathLike[str], *, subfolders: bool = False) -> ExperienceLibrary:
+    def experiences(self, directory: str | os.PathLike[str], *, subfolders: bool = False) -> public.ExperienceLibrary:
         """Handcrafted experiences: a folder of instructions, each with the condition for it.
 
         `memory.experiences("experience").selector(role="Planner", model=model)` puts those that apply into a prompt.
@@ -418,7 +403,7 @@ class AgentMemory(Maintenance, Closing):
         return public.ExperienceLibrary(self.database, directory, subfolders=subfolders)
 
     @cached_property
-    def audit(self) -> AuditTrail:
+    def audit(self) -> public.AuditTrail:
         """Every prompt and reply, of the namespace of the running config, else of the root.
 
         `memory.audit.add(prompt, reply)` adds one, `memory.audit.handler()` is a callback handler that adds every model
@@ -438,7 +423,7 @@ class AgentMemory(Maintenance, Closing):
 
     def session(
         self, session_id: str | int | UUID | ThreadLike | None = None, namespace: Sequence[str] | None = None
-    ) -> SessionMemory:
+    ) -> public.SessionMemory:
         """One session of rounds and posts between roles, over the log of the same id, or of a thread.
 
         With the config of a node it is the thread's: it is rewound with the thread, and a node that is executed again
@@ -454,12 +439,12 @@ class AgentMemory(Maintenance, Closing):
         return SessionMemory(self.database, session_id, namespace=namespace, retention=retention)
 
     @cached_property
-    def admin(self) -> Admin:
+    def admin(self) -> public.Admin:
         """Operators' methods: backup, restore, copy, prune, verify, statistics, listings of threads and namespaces."""
         return public.Admin(self.database)
 
     @cached_property
-    def checkpointer(self) -> AgentMemorySaver:
+    def checkpointer(self) -> public.AgentMemorySaver:
         """The checkpointer of LangGraph graphs: `builder.compile(checkpointer=memory.checkpointer)`.
 
         It records the messages of its threads, see `record`.
@@ -467,7 +452,7 @@ class AgentMemory(Maintenance, Closing):
         return public.AgentMemorySaver(self)
 
     @cached_property
-    def store(self) -> AgentMemoryStore:
+    def store(self) -> public.AgentMemoryStore:
         """The store of LangGraph graphs, for long-term items: `builder.compile(store=memory.store)`.
 
         It is shared by all threads, and not rewound with them. Namespaces are given by each call: what is of a user
@@ -476,7 +461,7 @@ class AgentMemory(Maintenance, Closing):
         return public.AgentMemoryStore(self, index=self._index)
 
     @cached_property
-    def thread_store(self) -> AgentMemoryThreadStore:
+    def thread_store(self) -> public.AgentMemoryThreadStore:
         """A store of LangGraph graphs whose items belong to the thread that is running, and are rewound with it.
 
         `builder.compile(checkpointer=memory.checkpointer, store=memory.thread_store)`, or use it in nodes beside
@@ -484,7 +469,7 @@ class AgentMemory(Maintenance, Closing):
         """
         return public.AgentMemoryThreadStore(self, index=self._index)
 
-    def byte_store(self, namespace: Sequence[str] | None = None) -> AgentMemoryByteStore:
+    def byte_store(self, namespace: Sequence[str] | None = None) -> public.AgentMemoryByteStore:
         """Values by key, as LangChain's `ByteStore`: for `CacheBackedEmbeddings` and the like.
 
         Args:
@@ -495,7 +480,7 @@ class AgentMemory(Maintenance, Closing):
 
     def create(
         self, memory_type: str = "conversation_history", **options: object
-    ) -> ConversationMemory | SessionMemory | LayeredMemory | KGMemory:
+    ) -> ConversationMemory | public.SessionMemory | public.LayeredMemory | public.KGMemory:
         """Create a memory by the name of its type. Code that knows the type calls the type's own method.
 
         Args:
@@ -506,18 +491,16 @@ class AgentMemory(Maintenance, Closing):
         Raises:
             InvalidInput: The type is unknown, or has no such option.
         """
-        makers: dict[str, Callable[..., ConversationMemory | SessionMemory | LayeredMemory | KGMemory]] = {
+        makers: dict[str, Callable[..., Any]] = {
             "conversation_history": self.conversation,
             "kg": self.facts,
             "layers": self.layers,
             "managed_conversation": self.managed_conversation,
             "session": self.session,
         }
-        if not isinstance(memory_type, str) or memory_type not in makers:
-            raise InvalidInput(
-                f"There is no memory type {safe_repr(memory_type)}; there are {', '.join(sorted(makers))}."
-            )
-        return _made(f"A {safe_repr(memory_type)} memory cannot be made of this", makers[memory_type], **options)
+        types = Literal["conversation_history", "kg", "layers", "managed_conversation", "session"]
+        name = check_value(types, memory_type, "memory_type")
+        return _made(f"A {name} memory cannot be made of this", makers[name], **options)  # type: ignore[no-any-return]
 
     def tools(
         self, branch_or_config: str | Mapping[str, Any] | None = None, include: Iterable[str] | None = None
@@ -557,7 +540,7 @@ class AgentMemory(Maintenance, Closing):
         self,
         *,
         user: str | Callable[[Mapping[str, Any]], str] | None = None,
-        experiences: ExperienceLibrary | None = None,
+        experiences: public.ExperienceLibrary | None = None,
     ) -> ASGIApp:
         """Studio, which shows what is remembered and lets people correct it, as an ASGI application (extra `[studio]`).
 
@@ -579,8 +562,10 @@ class AgentMemory(Maintenance, Closing):
         return application(self, user=user, experiences=experiences)
 
     def inject(
-        self, branch_or_config: str | LayeredMemory | ThreadLike | None = None, **options: Unpack[InjectionOptions]
-    ) -> MemoryInjection:
+        self,
+        branch_or_config: str | public.LayeredMemory | ThreadLike | None = None,
+        **options: Unpack[InjectionOptions],
+    ) -> public.MemoryInjection:
         """A Runnable that puts memory into a prompt, messages or a state: `memory.inject() | model`.
 
         The core memory stands at the beginning and stays the same bytes as long as it does not change; what is
@@ -631,7 +616,7 @@ class AgentMemory(Maintenance, Closing):
         trust: Trust | None = None,
         config: RunnableConfig | None = None,
         weights: Weights | None = None,
-    ) -> list[Recollection]:
+    ) -> list[public.Recollection]:
         """Find what was said, without a model.
 
         In a run it finds what that may see: in a namespace what its threads show each other, else its own thread alone.
@@ -679,7 +664,7 @@ class AgentMemory(Maintenance, Closing):
 
     asearch = awaited(search)
 
-    def retriever(self, **search_arguments: Unpack[SearchOptions]) -> AgentMemoryRetriever:
+    def retriever(self, **search_arguments: Unpack[SearchOptions]) -> public.AgentMemoryRetriever:
         """The search as a LangChain retriever, for chains: `memory.retriever(namespace=("alice",), limit=4) | …`.
 
         Args:

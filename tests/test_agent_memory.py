@@ -60,7 +60,7 @@ class TestParts:
 
     @pytest.mark.parametrize("memory_type", ["unknown", "", None, 5, [], {}], ids=repr)
     def test_there_are_no_other_types(self, memory, memory_type):
-        with pytest.raises(InvalidInput, match="no memory type"):
+        with pytest.raises(InvalidInput, match="memory_type must be"):
             memory.create(memory_type)
 
     def test_options_that_a_type_does_not_take_are_refused(self, memory):
