@@ -33,11 +33,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from langchain_core.messages import BaseMessage, HumanMessage
-from pydantic import Field, Strict
+from pydantic import Field
 
 from langchain_agentmem.base import encoding
 from langchain_agentmem.base.argument_checks import Options, check_flag, check_instance
@@ -265,13 +265,11 @@ class CompactedMessage(PortableModel):
             when it was made.
         summary: Its text.
         start_index: The number of the first one: always 1.
-        round_ids: The ids of the rounds, without those that have come back since something was added to them.
     """
 
     start_index: int = 1
     end_index: int
     summary: str
-    round_ids: Annotated[tuple[str, ...], Strict(strict=False)] = ()
 
     def to_system_message(self) -> str:
         """The summary as a text for the system's part of a prompt."""
@@ -303,12 +301,8 @@ class SeenRounds(NamedTuple):
         if self.record is None or (summary := self.summary) is None:
             return None
         is_prose = replace(summary, summary="").is_empty  # which has no headings
-        back = {each.id for each in self.rest}
-        return CompactedMessage(
-            end_index=self.record.reached,
-            summary=summary.summary if is_prose else sections(summary),
-            round_ids=tuple(key for key in self.record.dropped if key not in back),
-        )
+        text = summary.summary if is_prose else sections(summary)
+        return CompactedMessage(end_index=self.record.reached, summary=text)
 
     def record_with(self, going: Sequence[Round], summary: Summary, *, tried: bool, saved: int) -> CompactionRecord:
         """Return the compaction in which a summary also stands for some of the rounds that no summary stands for.

@@ -366,7 +366,12 @@ class Message:
         """
         data = self.to_llm_dict()
         data.pop("reasoning_details", None)
-        data["content"] = provider_content.strict_content(data["content"])
+        if isinstance(data["content"], list):  # the API takes calls in a field of their own, and no reasoning
+            data["content"] = [
+                {"type": "text", "text": part.get("text", "")} if encoding.kind_of(part) in encoding.TEXTS else part
+                for part in data["content"]
+                if encoding.kind_of(part) not in encoding.CALLS | encoding.THOUGHTS
+            ]
         if name := data.pop("name", ""):
             data["name"] = re.sub(r"[\s<|\\/>]", "_", name)[:64]
         for call in data.get("tool_calls", ()):
@@ -589,18 +594,11 @@ def body_text(body: bytes, *, with_calls: bool = False) -> str:
 
 
 def found_by(message: Message) -> str:
-    """What a search finds a message by: its text, and the arguments of what it calls, told in blocks if nowhere else.
+    """Return what a search finds a message by: its text, and the arguments of what it calls.
 
     What was looked for in memory is left out: it would be found in the place of what was found.
     """
-    calls = [(call.name, call.arguments) for call in message.tool_calls or ()]
-    if not calls and isinstance(message.content, list):
-        calls = [
-            encoding.called(block)
-            for block in message.content
-            if isinstance(block, dict) and encoding.kind_of(block) in encoding.CALLS
-        ]
-    return _with_arguments(message.text, calls)
+    return _with_arguments(message.text, [(call.name, call.arguments) for call in message.tool_calls or ()])
 
 
 def _with_arguments(text: str, calls: Iterable[tuple[str, Any]]) -> str:
@@ -617,12 +615,12 @@ def _values(arguments: Any) -> str:
         return text
 
 
-def message_time(message: Message | BaseMessage) -> datetime | None:
-    """Find when a message was said, as the message itself tells it.
+def message_time(message: Message) -> datetime | None:
+    """Return when a message was said, as the message itself tells it.
 
     Args:
-        message: Ours, with its ``created_at``, or LangChain's, with ``additional_kwargs["created_at"]``: a
-            datetime or ISO 8601 text.
+        message: The message, with ``created_at``, or with LangChain's ``additional_kwargs["created_at"]``: a datetime
+            or ISO 8601 text.
 
     Returns:
         A datetime with an offset; a time without one is taken as UTC. None when the message does not tell.
@@ -630,12 +628,9 @@ def message_time(message: Message | BaseMessage) -> datetime | None:
     Raises:
         MessageError: It tells something that is not a time.
     """
-    if isinstance(message, Message):
-        if message.created_at is not None:
-            return message.created_at
-        told = ((message.langchain or {}).get("additional_kwargs") or {}).get("created_at")
-    else:
-        told = message.additional_kwargs.get("created_at")
+    if message.created_at is not None:
+        return message.created_at
+    told = ((message.langchain or {}).get("additional_kwargs") or {}).get("created_at")
     return None if told is None else as_time(told)
 
 

@@ -10,6 +10,7 @@ Messages stay as every provider accepts them, and those that were said stay the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -312,11 +313,9 @@ def keys_in_state(config: RunnableConfig, *wanted: str) -> list[str] | None:
         return None
     room = []
     for key in wanted:
-        try:
+        with suppress(KeyError):
             read(key)
-        except KeyError:
-            continue
-        room.append(key)
+            room.append(key)
     if not room:
         raise InvalidInput(
             f"The graph's state has no key {' or '.join(map(repr, wanted))}, so the result would be dropped. Let the "

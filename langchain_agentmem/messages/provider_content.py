@@ -223,20 +223,6 @@ def provider_content(content: Any, images: list[str] | None, part_of: PartOf = i
     return parts + [part_of(image) for image in images or ()]
 
 
-def strict_content(content: str | list[Any] | None) -> str | list[Any] | None:
-    """Keep only the parts that the chat API knows as content.
-
-    Reasoning and calls are left out: the API carries calls in a field of their own, and no reasoning.
-    """
-    if not isinstance(content, list):
-        return content
-    return [
-        {"type": "text", "text": part.get("text", "")} if kind_of(part) in TEXTS else part
-        for part in content
-        if kind_of(part) not in _NOT_CHAT_PARTS
-    ]
-
-
 def tool_result(content: Any, tool_call_id: str | None) -> tuple[Any, str | None]:
     """Take a tool's result out of its envelope.
 

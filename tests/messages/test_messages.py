@@ -540,15 +540,14 @@ class TestMessageTime:
             message = HumanMessage("x", additional_kwargs={"created_at": told})
             ours = from_langchain(message)
             own = Message(role="user", created_at=told)
-            forms = [message, ours, own, decode_body(encode_body(ours), "x")]
-            assert [message_time(form) for form in forms] == [moment] * 4, told
+            forms = [ours, own, decode_body(encode_body(ours), "x")]
+            assert [message_time(form) for form in forms] == [moment] * 3, told
         assert (ours.created_at, ours.langchain) == (moment, None), "it is kept once"
-        assert message_time(HumanMessage("x")) is message_time(Message(role="user")) is None
+        assert message_time(Message(role="user")) is None
 
     def test_what_is_no_time_is_refused(self):
         for told in ("yesterday", 5, "", [], True):
             message = HumanMessage("x", id="1", additional_kwargs={"created_at": told})
             assert to_langchain(from_langchain(message)) == message, told
-            for form in (message, from_langchain(message)):
-                with pytest.raises(MessageError, match="created_at"):
-                    message_time(form)
+            with pytest.raises(MessageError, match="created_at"):
+                message_time(from_langchain(message))

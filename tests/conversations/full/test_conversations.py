@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import BaseMessage, RemoveMessage
 
 from langchain_agentmem import MessageError
+from langchain_agentmem.messages.langchain_messages import from_langchain
 from langchain_agentmem.messages.message import message_time
 from tests.messages.test_messages import LANGCHAIN, MESSAGES
 
@@ -20,7 +21,7 @@ ANY = settings(max_examples=60, deadline=None, suppress_health_check=list(Health
 def is_said(message: BaseMessage) -> bool:
     """Whether it may be added: it is no instruction to remove, and tells no time that is none."""
     try:
-        message_time(message)
+        message_time(from_langchain(message))
     except MessageError:
         return False
     return not isinstance(message, RemoveMessage)
