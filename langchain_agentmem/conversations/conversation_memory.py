@@ -45,7 +45,7 @@ from langchain_agentmem.base.events import MessagesRemoved, MessageUpdated
 from langchain_agentmem.base.namespaces import ThreadKey, id_of, path_of
 from langchain_agentmem.conversations import compaction_records, log_entries, message_log, prompt_notes
 from langchain_agentmem.conversations.compaction_records import CompactionRecord
-from langchain_agentmem.conversations.log_entries import brings_memory, edited, entry_of, message_of, new_version
+from langchain_agentmem.conversations.log_entries import brings_memory, changed, entry_of, message_of, new_version
 from langchain_agentmem.conversations.message_log import LogEntry
 from langchain_agentmem.conversations.persistence import LogMemory, checked_retention, read_document, write_document
 from langchain_agentmem.conversations.prompt_notes import PromptNote
@@ -178,8 +178,12 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: No message has this id, or a change is malformed.
         """
+
+        def change(old: LogEntry) -> LogEntry:
+            return new_version(old, changed(decode_body(old.body, old.key), changes))
+
         find = self._by_id(message_id, required=True)
-        self._revise("update", find, lambda old: edited(old, changes), message_id=message_id, changes=changes)
+        self._revise("update", find, change, message_id=message_id, changes=changes)
 
     aupdate = awaited(update, writes=True)
 

@@ -8,7 +8,7 @@ number, so that a conversation comes back with its ids, times, rounds, attachmen
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Annotated, Any, Literal, TypeAlias
@@ -211,7 +211,9 @@ def restore(
         if edit:
             for entry in entries:
                 versions = here.get(entry.key)
-                if versions is None or (entry.body not in versions and _is_behind(versions, entry.key, given)):
+                theirs = [other.body for _, other in given if other.key == entry.key]
+                # The newest version here is one of theirs: the others come after it.
+                if versions is None or (entry.body not in versions and versions[-1] in theirs):
                     message_log.update(tx, at, entry.key, lambda _, new=entry: new, now=written_at)
                     written.append(entry.key)
             continue
@@ -222,11 +224,6 @@ def restore(
         new = [entry for entry in entries if entry.key not in here]
         written += message_log.append(tx, at, new, now=written_at or now).keys
     return written
-
-
-def _is_behind(versions: Sequence[bytes], key: str, given: Iterable[tuple[Any, message_log.LogEntry]]) -> bool:
-    """Return whether the newest version here is one of the given ones, so that the others come after it."""
-    return any(entry.key == key and entry.body == versions[-1] for _, entry in given)
 
 
 def _readable(kind: str, body: bytes, attachments: bytes | None, key: str) -> str:

@@ -151,19 +151,6 @@ def brings_memory(entry: message_log.LogEntry) -> bool:
     return MEMORY_MARK.encode() in entry.body and is_injected(to_langchain(decode_body(entry.body, entry.key)))
 
 
-def edited(old: message_log.LogEntry, changes: Mapping[str, Any]) -> message_log.LogEntry:
-    """The entry for a message in which some fields have changed.
-
-    Args:
-        old: The entry as it is stored.
-        changes: Fields of `Message` with their new values.
-
-    Raises:
-        MessageError: A change does not fit.
-    """
-    return new_version(old, changed(decode_body(old.body, old.key), changes))
-
-
 def changed(message: Message, changes: Mapping[str, Any]) -> Message:
     """A message in which some fields have changed.
 

@@ -118,20 +118,18 @@ class ThreadLog:
     def update(
         self, tx: Transaction, at: ThreadKey, key: str, change: Callable[[LogEntry], LogEntry], *, now: int
     ) -> bool:
-        """Store a new version of one entry, in the place of the old one.
+        """Store a new version of one entry, which exists, in the place of the old one.
 
         Returns:
             Whether the new version differs; if not, nothing was written.
 
         Raises:
             InvalidInput: This is no task.
-            MessageError: Nothing has this key.
             StepIsOver: Another attempt of the task has taken its place.
         """
+        del at
         view, place = self._point.open(tx, now)
-        old = _named(tx, view, [key]).get(key)
-        if old is None:
-            raise message_log.unknown(key, at)
+        old = _named(tx, view, [key])[key]
         entry = change(old)
         if entry.body == old.body:
             return False

@@ -159,11 +159,8 @@ def shape_of(messages: Sequence[BaseMessage], *, grace: int, keep_first: bool = 
     tail = max(systems, protected_from(messages, grace))
     users = [place for place in range(systems, len(messages)) if is_said_by_user(messages[place])]
     summary = next((place for place in range(systems, tail) if summary_in(messages[place]) is not None), None)
-    first = users[0] if users and users[0] < tail else None
-    request = users[-1] if users and users[-1] < tail and users[-1] != users[0] else None
-    if not keep_first:
-        request = users[-1] if users and users[-1] < tail else None
-        first = None
+    first = users[0] if keep_first and users and users[0] < tail else None
+    request = users[-1] if users and users[-1] < tail and users[-1] != first else None
     begins = messages[systems].additional_kwargs.get(MADE) if systems < len(messages) else None
     return Shape(systems, systems if begins == FILLER else None, first, summary, request, tail)
 

@@ -27,15 +27,8 @@ from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.base.encoding import encode, is_plain, parse_json
 from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.messages import provider_content
 from langchain_agentmem.messages.message import KEPT, LANGCHAIN_ROLES, Message, ToolCallMsg
-from langchain_agentmem.messages.provider_content import (
-    PartOf,
-    is_remote,
-    json_text,
-    named_part,
-    part_or_placeholder,
-    tool_result,
-)
 
 
 def calls_from(
@@ -90,7 +83,7 @@ def _text(args: Any, plain: bool) -> str:  # noqa: FBT001
     if plain:
         return _write(args)
     try:
-        return json_text(args, sort_keys=True)
+        return provider_content.json_text(args, sort_keys=True)
     except InvalidInput:
         return json.dumps({"unreadable": repr(args)}, ensure_ascii=False)
 
@@ -178,7 +171,7 @@ def from_langchain(message: BaseMessage, *, new_id: str | None = None) -> Messag
         raise MessageError("The message is nested too deeply, or refers to itself.") from None
 
 
-def to_langchain(message: Message, *, part_of: PartOf | None = None) -> BaseMessage:
+def to_langchain(message: Message, *, part_of: provider_content.PartOf | None = None) -> BaseMessage:
     """Turn our message into LangChain's.
 
     Args:
@@ -216,7 +209,7 @@ def with_images(message: BaseMessage) -> BaseMessage:
     if not has_images(message):
         return message
     made = from_langchain(message)
-    return to_langchain(made, part_of=part_or_placeholder) if made.images else message
+    return to_langchain(made, part_of=provider_content.part_or_placeholder) if made.images else message
 
 
 def has_images(message: BaseMessage) -> bool:
@@ -308,7 +301,9 @@ def _is_exact(message: Message) -> bool:
 _BESIDE = [name for name in KEPT if name not in ("role", "content", "name")]
 
 
-def _fields_of(message: Message, kind: _Kind, part_of: PartOf | None) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def _fields_of(
+    message: Message, kind: _Kind, part_of: provider_content.PartOf | None
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
     kept = message.langchain or _NONE
     kwargs: dict[str, Any] = _copied(kept.get("additional_kwargs", _NONE))
     if message.role == "developer" and kind.role == "system":
@@ -323,7 +318,7 @@ def _fields_of(message: Message, kind: _Kind, part_of: PartOf | None) -> tuple[d
         "id": message.message_id,
     }
     if kind.role == "tool":
-        content, call_id = tool_result(message.content, message.tool_call_id)
+        content, call_id = provider_content.tool_result(message.content, message.tool_call_id)
         fields |= {"content": content, "tool_call_id": call_id or ""}
     elif kind.role is None:
         fields["role"] = kept.get("role", message.role)
@@ -341,11 +336,15 @@ def _fields_of(message: Message, kind: _Kind, part_of: PartOf | None) -> tuple[d
     return fields, _copied(extra) if extra else None
 
 
-def _content(content: Any, images: list[str], part_of: PartOf | None) -> str | list[Any]:
-    shown = [(part_of or named_part)(image) for image in images if part_of or is_remote(image)]
+def _content(content: Any, images: list[str], part_of: provider_content.PartOf | None) -> str | list[Any]:
+    shown = [
+        (part_of or provider_content.named_part)(image)
+        for image in images
+        if part_of or provider_content.is_remote(image)
+    ]
     if isinstance(content, list):
         return [*_copied(content), *shown]
-    text = "" if content is None else content if isinstance(content, str) else json_text(content)
+    text = "" if content is None else content if isinstance(content, str) else provider_content.json_text(content)
     if not shown:
         return text
     return [{"type": "text", "text": text}, *shown] if text else shown

@@ -150,9 +150,6 @@ class AgentCallMsg:
         if not isinstance(self.agent_name, str) or not self.agent_name:
             raise MessageError(f"An agent call needs the name of an agent, not {safe_repr(self.agent_name)}.")
 
-    def __hash__(self) -> int:
-        return hash(self.agent_name)
-
     def to_dict(self) -> dict[str, Any]:
         """Give ``{"agent_name", "request"}``; what JSON has no word for is tagged.
 
@@ -594,11 +591,18 @@ def body_text(body: bytes, *, with_calls: bool = False) -> str:
 
 
 def found_by(message: Message) -> str:
-    """Return what a search finds a message by: its text, and the arguments of what it calls.
+    """What a search finds a message by: its text, and the arguments of what it calls, told in blocks if nowhere else.
 
     What was looked for in memory is left out: it would be found in the place of what was found.
     """
-    return _with_arguments(message.text, [(call.name, call.arguments) for call in message.tool_calls or ()])
+    calls = [(call.name, call.arguments) for call in message.tool_calls or ()]
+    if not calls and isinstance(message.content, list):
+        calls = [
+            encoding.called(block)
+            for block in message.content
+            if isinstance(block, dict) and encoding.kind_of(block) in encoding.CALLS
+        ]
+    return _with_arguments(message.text, calls)
 
 
 def _with_arguments(text: str, calls: Iterable[tuple[str, Any]]) -> str:

@@ -244,11 +244,8 @@ def _says_no_more(message: BaseMessage, summary: Summary) -> bool:
 
 
 def _head(summary: Summary) -> str:
-    count = f"{summary.stands_for} earlier messages" if summary.stands_for != 1 else "1 earlier message"
-    return (
-        f"This is a record of {count if summary.stands_for else 'earlier messages'} of this conversation that "
-        f"{'is' if summary.stands_for == 1 else 'are'} not shown."
-    )
+    count = f"{summary.stands_for} " if summary.stands_for else ""
+    return f"This is a record of {count}earlier messages of this conversation that are not shown."
 
 
 def _label(image: KeptImage) -> str:
