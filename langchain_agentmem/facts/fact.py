@@ -467,10 +467,6 @@ class Rules(NamedTuple):
             return name
         return next((alias.into for alias in self.aliases.values() if entity_key(alias.into) == target), name)
 
-    def is_single(self, predicate: str) -> bool:
-        """Whether a predicate has one value at a time."""
-        return predicate_key(predicate) in self.single
-
 
 def endings(states: Mapping[str, State], agreed: Rules) -> dict[str, State]:
     """Return facts with the ends that other facts gave them.
@@ -484,7 +480,7 @@ def endings(states: Mapping[str, State], agreed: Rules) -> dict[str, State]:
         agreed: What is agreed on names.
     """
     found = dict(states)
-    single = [(key, known) for key, known in states.items() if agreed.is_single(known.predicate)]
+    single = [(key, known) for key, known in states.items() if predicate_key(known.predicate) in agreed.single]
     single.sort(key=lambda each: (each[1].start, each[1].learned, each[1].rank, each[0]))
     lasting: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)  # ids and values of what goes on so far
     for key, known in single:

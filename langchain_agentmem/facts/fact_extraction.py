@@ -48,7 +48,6 @@ from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.background import backoff
 from langchain_agentmem.tracing import brief
 
-_TRIPLE = ("subject", "predicate", "object")
 BATCH_MESSAGES, BATCH_CHARS = 8, 12_000
 """Most messages that one call of a model is shown, and most characters of them: a longer one is shown alone, and
 clipped."""
@@ -61,7 +60,6 @@ PARKED = 86_400.0
 """Seconds between two questions about a message of which a model made nonsense again and again."""
 FAILED = "failed"
 """The label of what waits and was asked about in vain."""
-_GONE = "The answer cannot be used. Some of the messages are gone meanwhile, so what it says is not kept."
 
 logger = logging.getLogger(__name__)
 
@@ -215,7 +213,8 @@ def _fact(item: Any, some: Sequence[Due]) -> tuple[int, FactStatement]:
     """A fact, and the place of the message that says so; -1 if that is not known."""
     if not isinstance(item, Mapping):
         raise InvalidInput(f"it is no object with a subject, a predicate and an object: {safe_repr(item)}.")
-    subject, predicate, obj = (name_of(_spelled(item.get(part)), f"The {part}") for part in _TRIPLE)
+    triple = ("subject", "predicate", "object")
+    subject, predicate, obj = (name_of(_spelled(item.get(part)), f"The {part}") for part in triple)
     number = str(item.get("message", "")).strip()
     place = int(number) - 1 if number.isdecimal() and 0 < int(number) <= len(some) else -1
     place = 0 if len(some) == 1 else place
@@ -468,7 +467,7 @@ def _batch(
         most = ground.settings.max_attempts
         error, text = answer.error, answer.text
         if len(still) < len(some):  # the answer may quote what is gone by now, and is not kept
-            error, text = _GONE, ""
+            error, text = "Some of the messages are gone meanwhile, so the answer is not kept.", ""
         silent = _silence(facts, answered=not answer.silent)
         for due in waiting(facts, [] if silent else [due.key for due in suspects]):
             _postpone(facts, due, most)

@@ -40,12 +40,8 @@ from langchain_agentmem.storage import query
 from langchain_agentmem.tracing import documents, outcome
 
 USUAL_LIMIT = 10
-_MORE = 4
-_LAST = "\U0010ffff"
 MOST_STEPS = 1_000
 """How many facts a walk may follow one after the other, whatever it is asked for."""
-MOST = 50
-"""How many facts a section of a prompt has at most."""
 
 
 class FactReader:
@@ -312,7 +308,7 @@ class FactReader:
         lines: list[str] = []
         asked: dict[str, Any] = {"query": question, "valid": at, f"most_{limits.unit}": limits.total}
         with self._ground.step("facts.format_for_prompt", **asked) as step:
-            for fact in find_facts(self._ground, question or EVERYTHING, MOST, valid=at, raw=False):
+            for fact in find_facts(self._ground, question or EVERYTHING, 50, valid=at, raw=False):
                 more = fenced("facts", "\n".join([*lines, _fact_line(fact, now)]))
                 if limits.total is None or measure.size(more) <= limits.total:
                     lines.append(_fact_line(fact, now))
@@ -515,7 +511,7 @@ def find_facts(
         else:
             # Of what fits best, some may not have held then.
             words = ground.look(None, lambda facts: _more_names(asked, facts.rules))
-            hits = outlook.found(ground, kinds, words, most if at is None else most * _MORE)
+            hits = outlook.found(ground, kinds, words, most if at is None else 4 * most)
             known = ground.look(None, lambda facts: facts.shown(kept for kept, _ in hits))
             found = [replace(known[kept.key], score=hit.score, why=hit.why) for kept, hit in hits if kept.key in known]
             facts = [fact for fact in found if counts(fact)][:most]
@@ -579,7 +575,7 @@ def walk(
 def _names(facts: FactView, low: str) -> list[tuple[str, int, str]]:
     """The names in facts that begin so, how many facts name each, and one of these."""
     if facts.view.scope is None:
-        rows = query.entities_named(facts.tx, **facts.view.parameters(), kind=FACT, low=low, high=low + _LAST)
+        rows = query.entities_named(facts.tx, **facts.view.parameters(), kind=FACT, low=low, high=low + "\U0010ffff")
         return [(row["name"], row["facts"], row["sample"]) for row in rows]
     naming: dict[str, list[str]] = defaultdict(list)
     for kept in facts.stored.values():

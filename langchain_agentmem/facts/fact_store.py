@@ -38,8 +38,6 @@ T = TypeVar("T")
 
 BEHIND_ALL = (LATEST, 2**63 - 1)
 """Where the pages of facts begin: a fact stands where it was learned, and behind others of that time by its number."""
-MORE = 4
-"""How many times as many rows a page has as the one before it."""
 LONGEST_PAGE = 1_000
 
 
@@ -219,7 +217,7 @@ class FactView:
             else:
                 rows = query.facts_naming(self.tx, **asked, **place, limit=size, keys=_json(names))
             behind = (rows[-1]["created_at"], rows[-1]["number"]) if len(rows) == size else None
-            size = min(MORE * size, LONGEST_PAGE)
+            size = min(4 * size, LONGEST_PAGE)
             if kind == FACT and self.view.scope is not None:
                 there = self.named(kind, [row["key"] for row in rows])
                 yield {row["key"]: there[row["key"]] for row in rows if row["key"] in there}
@@ -242,10 +240,11 @@ class FactView:
         agreed = self.rules
         states = every = states_of(found, recorded)
         # What was given an end is ended by nothing else.
-        single = [known for known in states.values() if known.end is None and agreed.is_single(known.predicate)]
-        if single and not whole:
+        lasting = [known for known in states.values() if known.end is None]
+        predicates = agreed.single & {predicate_key(known.predicate) for known in lasting}
+        if predicates and not whole:
+            single = [known for known in lasting if predicate_key(known.predicate) in predicates]
             subjects = agreed.keys_of(agreed.canonical(known.subject) for known in single)
-            predicates = {predicate_key(known.predicate) for known in single}
             others = self.about(subjects=subjects, predicates=predicates, recorded=recorded)
             every = {**states_of(others, recorded), **states}
         if self.view.scope is not None:  # two lines may tell of one

@@ -47,8 +47,6 @@ from langchain_agentmem.rewinding.thread_memory import conversation_of_run, thre
 from langchain_agentmem.storage.database import MemoryLike, database_of
 from langchain_agentmem.storage.queries import digest
 
-ROLE = "assistant"
-"""Whose fact it is that a model keeps."""
 SOURCES = 3
 """How many sources a model is shown of a fact."""
 QUOTED = 200
@@ -107,7 +105,7 @@ def fact_tools(
 
 def _add(facts: KGMemory, given: FactAdd) -> str:
     start, end = (None if at is None else moment(at) for at in _times(given, facts.now))
-    fact_id = facts.add_fact(ROLE, given.subject, given.predicate, given.object, valid_from=start, valid_to=end)
+    fact_id = facts.add_fact("assistant", given.subject, given.predicate, given.object, valid_from=start, valid_to=end)
     known = facts.history(given.subject, given.predicate)
     clashes = facts.contradictions(given.subject, given.predicate)
     pairs = [clash.facts for clash in clashes if fact_id in {fact.id for fact in clash.facts}]
@@ -186,10 +184,6 @@ def _told_of(what: str, facts: Sequence[Fact]) -> str:
     return f"{what}: {', '.join([*shown, *more])}" if facts else ""
 
 
-ROLES = ("user", "assistant")
-"""Whose messages are read unless something else is said."""
-
-
 class RememberFactsOptions(TypedDict, total=False):
     """What `RememberFacts` takes beside the memory and the model."""
 
@@ -203,8 +197,9 @@ class RememberFactsOptions(TypedDict, total=False):
 class RememberFacts(MemoryRunnable):
     """Extracts facts from the messages of a state that it has not read yet.
 
-    It changes nothing in the state. What fails goes no further: the messages wait, and are asked about again when the
-    node runs next, after a time that grows. While the model gives no answers, the node does not wait for it each time.
+    It takes the state of a graph, or messages; the thread and the namespace of the run say whose facts they are. It
+    changes nothing in the state. What fails goes no further: the messages wait, and are asked about again when the node
+    runs next, after a time that grows. While the model gives no answers, the node does not wait for it each time.
     Summaries, and memory that was put into the context, are not read; nor is anything in a nested graph that saves no
     checkpoints.
 
@@ -231,7 +226,7 @@ class RememberFacts(MemoryRunnable):
         *,
         branch: str | None = None,
         namespace: Sequence[str] | None = None,
-        roles: Sequence[str] = ROLES,
+        roles: Sequence[str] = ("user", "assistant"),
         settings: FactsConfig | None = None,
         share_conversation: bool = False,
     ) -> None:
@@ -248,23 +243,6 @@ class RememberFacts(MemoryRunnable):
         self._shared = check_flag("share_conversation", share_conversation)
         self._roles = frozenset(texts_given(roles, "Roles"))
         self._settings = check_instance(FactsConfig, settings, "settings") or FactsConfig()
-
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> dict[str, Any]:  # noqa: A002
-        """Extract facts from the new messages of a state.
-
-        Args:
-            input: The state of a graph, or messages.
-            config: The run; its thread and namespace say whose facts they are.
-            **kwargs: Not used.
-
-        Returns:
-            An empty update of the state.
-
-        Raises:
-            InvalidInput: There are no messages in this, or no thread and no branch is named.
-        """
-        updates: dict[str, Any] = super().invoke(input, config, **kwargs)
-        return updates
 
     _writes = True
 

@@ -70,9 +70,6 @@ from langchain_agentmem.tracing import given_only, outcome
 
 TYPE = "kg"
 """What a file of facts says it is."""
-KIND = "facts"
-"""The kind of the task by which one process at a time extracts facts."""
-_SPEAKERS = ("user", "assistant", "system")
 
 
 class FactFields(MessageFields, total=False):
@@ -145,7 +142,7 @@ class KGMemory(FactReader, EventSource):
         self.settings = check_instance(FactsConfig, settings, "settings") or FactsConfig()
         self._ground = FactsGround(database=database, point=point, settings=self.settings, description=description)
         self._database = self._ground.database
-        self._key = TaskKey(point.path, KIND, point.name)
+        self._key = TaskKey(point.path, "facts", point.name)
         self._task: Task | None = None
         if self._model is not None and isinstance(point, BranchAt):
             self._database.draining.add(self)
@@ -698,5 +695,5 @@ def _provider_dict(fact: Fact) -> dict[str, Any]:
     if fact.raw:
         return {"role": fact.role, "content": fact.object}
     until = "" if fact.valid_to is None else f" (until {fact.valid_to:%Y-%m-%d})"
-    role = fact.role if fact.role in _SPEAKERS else "user"
+    role = fact.role if fact.role in ("user", "assistant", "system") else "user"
     return {"role": role, "content": f"Fact ({fact.role}): {fact.text.rstrip('.')}{until}."}

@@ -16,7 +16,6 @@ from typing import Any
 
 from json_repair import repair_json
 
-_LONGEST = 100_000  # characters of a text that is repaired
 _DEEPEST = 64  # nested deeper than this is no answer, and would break whoever walks through it
 _MOST_STRAY = 100  # quotes amid words in a text that is repaired: for each, json-repair may read the rest of the text
 _STRAY = re.compile(r"(?<![{\[,:\s\\])\"(?!\s*[}\],:])|(?<=\w\s)\"(?!\s*[}\],:])")
@@ -122,7 +121,7 @@ def _stretch(text: str, at: int) -> tuple[Any, int, bool] | None:
     with suppress(ValueError, RecursionError):
         value, end = _DECODER.raw_decode(text, at)
         return None if _closing(text[at:end]) is None else (value, end, True)
-    piece = text[at : at + _LONGEST]
+    piece = text[at : at + 100_000]  # what is longer takes too long to repair
     length = _closing(piece)
     if length is None or len(_STRAY.findall(piece := piece[: abs(length)])) > _MOST_STRAY:
         return None

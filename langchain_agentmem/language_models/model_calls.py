@@ -235,10 +235,6 @@ def compaction_key(at: Place, lane: str) -> TaskKey:
 
 Refusal: TypeAlias = Literal["tokens", "bytes", "rate", "unclear", "other"]
 
-_DEEPEST = 8
-_UNCLEAR = frozenset({400, 413, 422})
-"""With these a server says that it is the request that is wrong."""
-
 
 def refusal(error: BaseException) -> Refusal:
     """What an error, or one that it was raised from, says of the request.
@@ -254,7 +250,7 @@ def refusal(error: BaseException) -> Refusal:
     kinds: Iterator[Refusal] = (row["kind"] for told in chain for row in _rows() if _fits(row, told))
     if (kind := next(kinds, None)) is not None:
         return kind
-    return "unclear" if next((told.status for told in chain if told.status), None) in _UNCLEAR else "other"
+    return "unclear" if next((told.status for told in chain if told.status), None) in (400, 413, 422) else "other"
 
 
 def is_too_large(error: BaseException) -> bool:
@@ -293,7 +289,7 @@ def _fits(row: Mapping[str, Any], told: _Told) -> bool:
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
     """An error, and those that it was raised from."""
-    for _ in range(_DEEPEST):
+    for _ in range(8):
         if error is None:
             return
         yield error

@@ -48,7 +48,6 @@ from langchain_agentmem.storage.database import Database
 _CALLS = frozenset({"tool_use", "tool_call", "invalid_tool_call", "function_call"})
 _BESIDE_IMAGE = 150
 _OPAQUE = 1_024  # a string without blanks longer than this, in a block of media, is data and not text
-_NEAR = 80  # how many characters before the place of a cut a blank or line end is looked for
 
 
 class Turn(NamedTuple):
@@ -173,9 +172,9 @@ def _pieces(text: str, tokens: int, counter: TokenCounter) -> Iterator[str]:
 
 
 def _cut(text: str, at: int) -> int:
-    """A place near one where a text may be cut: behind a line end, else a blank, else right there."""
+    """Return a place up to 80 characters before one: behind a line end, else a blank, else right there."""
     for mark in ("\n", " "):
-        near = text.rfind(mark, max(0, at - _NEAR), at)
+        near = text.rfind(mark, max(0, at - 80), at)
         if near > 0:
             return near + 1
     return at
@@ -261,8 +260,6 @@ Answer with one JSON object and nothing else:
 In keep_images name those images, and of those kept so far, that must still be seen later; most can go.
 All of it together has at most %d words."""
 
-_WORDS_PER_TOKEN = 0.75
-_CAUTION = 0.9
 _PLACES = re.compile(r"\{content\}|\{PREVIOUS_SUMMARY\}")
 _FENCE = re.compile(r"```[\w+-]*\n(.*?)\n?(?:```|\Z)", re.DOTALL)
 _IMAGE = re.compile(r"img_[0-9a-f]{8}")
@@ -353,7 +350,6 @@ CUT = " …"
 _LINE = 240  # characters of a line that tells of a message
 _SENTENCE = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s")
 _LEAST_EXTRACT = 8
-_HEADINGS = 48  # tokens for the headings, and for telling how many messages are not listed
 _SHARES = {"user_request": 3, "summary": 4, "salient_facts": 2, "open_threads": 1}
 
 
@@ -370,7 +366,8 @@ def extract(turns: Sequence[Turn], earlier: Summary | None, budget: int, counter
         A provisional summary, which counts no messages and names no images of `turns`.
     """
     before = clip(earlier or Summary(), budget // 2, counter)
-    room = max(_LEAST_EXTRACT, budget - counter.count_text(sections(before)) - _HEADINGS)
+    headings = 48  # tokens, with those for telling how many messages are not listed
+    room = max(_LEAST_EXTRACT, budget - counter.count_text(sections(before)) - headings)
     requests = [turn.text.strip() for turn in turns if turn.role == "user" and turn.text.strip()]
     lines = [_line(turn) for turn in turns if turn.role != "user"]
     for_requests = room // 2 if lines else room
@@ -457,17 +454,10 @@ def _short(text: str, most: int = _LINE) -> str:
     return words if len(words) <= most else words[: _cut(words, most)].rstrip() + CUT
 
 
-NAME = "compaction.summarize"
-"""What the calls of the model are called in a trace."""
-
 _EARLIER = "earlier record"
-_SHARE_OF_ANSWER = 3
-_SHARE_OF_EARLIER = 2
-_LEAST_SHARE = 4
 _LEAST = 64
 _LEAST_TOO_LARGE = 300  # what has fewer tokens is not halved: a model that takes less is of no use here
 _HALVINGS = 8
-_SHRINKS_TO = 0.9
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -521,7 +511,7 @@ def summarizing(
         question = fold.question(piece)
         calls += 1
         try:
-            reply = ask(database, model, question, NAME, config.timeout)
+            reply = ask(database, model, question, "compaction.summarize", config.timeout)
         except Exception as error:  # whatever else a model raises, the run goes on
             if leaves_the_node(error):
                 raise
@@ -559,13 +549,13 @@ class _Fold:
     def next_piece(self) -> tuple[list[Turn], list[Turn]]:
         """Return as many turns as there is room for in a question, one at least, and those that are left then."""
         running = self.running
-        if running and self._cost(running) > max(_LEAST, self.limit // _SHARE_OF_EARLIER):
+        if running and self._cost(running) > max(_LEAST, self.limit // 2):
             # It would fill the question, so it is summarized anew, in parts, as a turn before all others.
             if not any(turn.role == _EARLIER for turn in self.rest):
                 self.earlier = running
             self.rest.insert(0, Turn(_EARLIER, None, sections(running)))
             self.running = None
-        room = whole = max(self.limit - self.count(self.question(())), self.limit // _LEAST_SHARE, _LEAST)
+        room = whole = max(self.limit - self.count(self.question(())), self.limit // 4, _LEAST)
         piece: list[Turn] = []
         rest, with_images = deque(self.rest), self.config.include_image_payload_bytes
         while rest:
@@ -609,14 +599,14 @@ class _Fold:
         turns = [turn for turn in self.rest if turn.role != _EARLIER]
         base = self.running if len(turns) == len(self.rest) else self.earlier
         left = self.replaced + sum(cost(turn, self.counter) for turn in turns)
-        budget = min(self.output, max(_LEAST, int(left * _SHRINKS_TO)))
+        budget = min(self.output, max(_LEAST, int(left * 0.9)))
         kept = _newest(self.kept, self.config.max_retained_images)
         return replace(extract(turns, base, budget, self.counter), kept_images=kept)
 
     @property
     def _goal(self) -> int:
         """What a summary may cost that goes into another question."""
-        return min(self.output, max(_LEAST, self.limit // _SHARE_OF_ANSWER))
+        return min(self.output, max(_LEAST, self.limit // 3))
 
     def question(self, turns: Sequence[Turn]) -> list[BaseMessage]:
         """Return what the model is asked about these turns; about none, to see what the rest costs."""
@@ -630,7 +620,7 @@ class _Fold:
             conversation = f"{before}\n{conversation}"
         places = {"{content}": conversation, "{PREVIOUS_SUMMARY}": before}
         text = _PLACES.sub(lambda match: places[match.group()], prompt or "{content}")
-        words = max(1, int(self._goal * _WORDS_PER_TOKEN * _CAUTION))
+        words = max(1, int(self._goal * 0.75 * 0.9))  # three words are four tokens; the rest is caution
         system = [] if prompt else [SystemMessage(_INSTRUCTIONS % words)]
         with_images = turns if self.config.include_image_payload_bytes else ()
         shown = [block for turn in with_images for block in shown_images(turn)]

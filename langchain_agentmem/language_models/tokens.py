@@ -73,11 +73,8 @@ def _counts_by_download(model: Any) -> bool:
 
 _TEXTS = TEXTS | {"refusal", "text-plain"}
 _CALLS = CALLS | {"server_tool_call", "server_tool_use"}
-_DATA_KEYS = ("data", "base64", "file_data", "video", "audio")
 
-_CALL_OVERHEAD, _TOOL_OVERHEAD = 6, 8
 _LEAST_MEDIA_TOKENS, _MOST_MEDIA_TOKENS, _UNKNOWN_MEDIA_TOKENS = 200, 10_000, 1_000
-_BASE64_PER_TOKEN = 64
 _OPAQUE = re.compile(r"[!#-\[\]-~]{1024,}")
 """Text without blanks in a block of a kind we do not know: that is data."""
 
@@ -141,7 +138,7 @@ def _call(call: Any) -> Iterator[Any]:
         name, arguments = called(call)
         arguments = "" if arguments is None else arguments
         yield f"{name} {arguments if isinstance(arguments, str) else _json(arguments)}"
-        yield _CALL_OVERHEAD
+        yield 6
     else:
         yield str(call)
 
@@ -151,7 +148,8 @@ def _media(block: Mapping[str, Any]) -> Iterator[Any]:
     if kind_of(source) in {"text", "content"}:  # a document that is given as text
         yield from _content(source.get("data") or source.get("content"))
     else:
-        data = next((source[key] for key in _DATA_KEYS if isinstance(source.get(key), str | bytes)), None)
+        keys = ("data", "base64", "file_data", "video", "audio")
+        data = next((source[key] for key in keys if isinstance(source.get(key), str | bytes)), None)
         yield _UNKNOWN_MEDIA_TOKENS if data is None else _media_tokens(data)
 
 
@@ -178,7 +176,7 @@ def _fields(message: Any) -> Callable[[str], Any]:
 
 
 def _media_tokens(data: str | bytes) -> int:
-    return min(max(len(data) // _BASE64_PER_TOKEN, _LEAST_MEDIA_TOKENS), _MOST_MEDIA_TOKENS)
+    return min(max(len(data) // 64, _LEAST_MEDIA_TOKENS), _MOST_MEDIA_TOKENS)
 
 
 def _json(value: Any) -> str:
@@ -276,8 +274,6 @@ def _counter_of_texts(counter: Any) -> Callable[[str], int]:
 # --- The counter -------------------------------------------------------------------------------------------------
 
 _LEARNS_FROM = 200
-_LEAST_FACTOR, _MOST_FACTOR = 0.5, 2.0
-_LEAST_WEIGHT = 0.2
 _LONG_KEY = 4_096
 
 VOCABULARY = "fb374d419588a4632f3f557e76b4b70aebbca790"
@@ -392,7 +388,7 @@ class TokenCounter:
             total += self.count_message(system)
         if tools is not None and not isinstance(tools, Iterable):
             raise InvalidInput(f"tools come as a list, not as {safe_repr(tools)}.")
-        total += sum(_TOOL_OVERHEAD + self._count_tool(tool) for tool in (() if tools is None else tools))
+        total += sum(8 + self._count_tool(tool) for tool in (() if tools is None else tools))
         return math.ceil(total * self._factor)
 
     def learn(self, counted: int, reported: int, reply_id: str | None = None) -> None:
@@ -410,11 +406,11 @@ class TokenCounter:
         mark = object()
         if reply_id is not None and self._remembered(("reply", reply_id, reported), lambda: mark) is not mark:
             return
-        ratio = min(max(reported / counted, _LEAST_FACTOR), _MOST_FACTOR)
+        ratio = min(max(reported / counted, 0.5), 2.0)
         with self._lock:
             self._learned += 1
             # The plain mean at first, then one that forgets, so that a provider's change is followed.
-            self._factor += (ratio - self._factor) * max(_LEAST_WEIGHT, 1 / self._learned)
+            self._factor += (ratio - self._factor) * max(0.2, 1 / self._learned)
 
     def factor(self) -> float:
         """Return what counts are multiplied by: between 0.5 and 2.0, and 1.0 before anything was learned."""
@@ -488,7 +484,6 @@ CORE, RECALL, ARCHIVAL = ("core", "recall", "archival")
 """The sections of a prompt, in their order."""
 CUT = "..."
 """What stands where a text was cut."""
-_CHARS_PER_TOKEN = 4
 
 
 class Budget(Options):
@@ -566,4 +561,4 @@ class Measure:
 
     def characters(self, room: int) -> int:
         """How many characters so much room holds, roughly."""
-        return room if self._counter is None else room * _CHARS_PER_TOKEN
+        return room if self._counter is None else 4 * room

@@ -30,10 +30,7 @@ SPELLINGS: Mapping[str, str] = {
 
 
 def _text(value: Any) -> Any:
-    try:
-        return json.dumps(value, ensure_ascii=False) if isinstance(value, bool | int | float | list | dict) else value
-    except (TypeError, RecursionError) as error:
-        raise ValueError(f"This is not JSON: {error}") from error
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, bool | int | float | list | dict) else value
 
 
 def _texts(value: Any) -> Any:
