@@ -21,16 +21,7 @@ from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import InvalidInput, MissingExtra, safe_repr
 from langchain_agentmem.facts import fact as fact_values
 from langchain_agentmem.facts import fact_store
-from langchain_agentmem.facts.fact import (
-    Alias,
-    Contradiction,
-    Entity,
-    Evidence,
-    Fact,
-    Neighbour,
-    entity_key,
-    predicate_key,
-)
+from langchain_agentmem.facts.fact import Contradiction, Entity, Evidence, Fact, Neighbour, entity_key, predicate_key
 from langchain_agentmem.facts.fact_store import FactsGround, FactView
 from langchain_agentmem.language_models.tokens import Budget, BudgetLike, Measure
 from langchain_agentmem.messages.message import body_text
@@ -318,7 +309,7 @@ class FactReader:
 
     aformat_for_prompt = awaited(format_for_prompt)
 
-    def aliases(self) -> list[Alias]:
+    def aliases(self) -> list[fact_values.Alias]:
         """List the names that are merged."""
         shown = partial(outcome, name="alias", into="same_as")
         return self._ground.look("facts.aliases", lambda facts: list(facts.rules.aliases.values()), outputs=shown)

@@ -233,12 +233,10 @@ class RememberFacts(MemoryRunnable):
         self._model = usable_model(model)
         if self._model is None:
             raise InvalidInput("To extract facts a model is needed: memory.remember_facts(model).")
-        if branch is not None:
-            id_of(branch, "branch")
         if namespace is not None:
             path_of(namespace)
         self._database = database_of(memory)
-        self._branch = branch
+        self._branch = None if branch is None else id_of(branch, "branch")
         self._namespace = namespace
         self._shared = check_flag("share_conversation", share_conversation)
         self._roles = frozenset(texts_given(roles, "Roles"))

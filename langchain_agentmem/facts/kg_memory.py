@@ -135,13 +135,12 @@ class KGMemory(FactReader, EventSource):
             raise InvalidInput(f"Facts are those of a branch; give its name, not {safe_repr(branch)}.")
         if description is not None:
             text_given(description, "A description")
-        database = database_of(memory)
+        self._database = database = database_of(memory)
         self._model = usable_model(model)
         self._asking: list[None] = []  # one for each caller who is having a text extracted just now
         point = branch_at(branch, namespace, database.scopes)
         self.settings = check_instance(FactsConfig, settings, "settings") or FactsConfig()
         self._ground = FactsGround(database=database, point=point, settings=self.settings, description=description)
-        self._database = self._ground.database
         self._key = TaskKey(point.path, "facts", point.name)
         self._task: Task | None = None
         if self._model is not None and isinstance(point, BranchAt):

@@ -37,8 +37,6 @@ from langchain_agentmem.base.encoding import CALLS, MEDIA, TEXTS, THOUGHTS, call
 from langchain_agentmem.errors import InvalidInput, MessageError, leaves_the_node, safe_repr
 from langchain_agentmem.language_models.token_estimate import estimate_tokens
 
-__all__ = ["TokenCounter", "estimate_tokens"]
-
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseLanguageModel
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation

@@ -30,7 +30,10 @@ SPELLINGS: Mapping[str, str] = {
 
 
 def _text(value: Any) -> Any:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, bool | int | float | list | dict) else value
+    try:
+        return json.dumps(value, ensure_ascii=False) if isinstance(value, bool | int | float | list | dict) else value
+    except (TypeError, RecursionError) as error:
+        raise ValueError(f"This is not JSON: {error}") from error
 
 
 def _texts(value: Any) -> Any:
