@@ -196,9 +196,7 @@ class Compressor:
             goal = max(1, int(goal * 0.85))
             asked.append(HumanMessage(_AGAIN.format(length=len(answer), max_chars=goal)))
         if self._database is not None:
-            reason = f"No answer of the model was short enough, {self._attempts} times."
-            if failure is not None:
-                reason = "The model failed."
+            reason = "The model failed." if failure else f"No answer was short enough, {self._attempts} times."
             event = CompressionFellShort(
                 context=context, characters=len(text), max_chars=max_chars, reason=reason, error=failure
             )

@@ -22,12 +22,13 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.compression import Compressor
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import Change, MemorySession
-from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, Kept, View
+from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RECORD, Kept, View
 from langchain_agentmem.rewinding.outlook import found, row_texts, seen_recollections
 from langchain_agentmem.search.memory_search import Why
 from langchain_agentmem.storage import Transaction
+from langchain_agentmem.storage.database import Outputs
 from langchain_agentmem.storage.part import Found, Part
-from langchain_agentmem.tracing import RunType, Step, documents
+from langchain_agentmem.tracing import documents
 
 SNIPPET_CHARS = 3000
 """The characters of a record in a prompt."""
@@ -243,8 +244,6 @@ class Layer:
         ground: What it stands on.
     """
 
-    _part: str
-
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
         self._database = ground.database
@@ -254,26 +253,15 @@ class Layer:
         """How it behaves."""
         return self._ground.settings
 
-    def _look(self, verb: str | None, look: Callable[[Transaction, View], T], **more: Any) -> T:
-        """Read, as `MemorySession.read` does."""
-        return self._ground.read(verb and f"{self._part}.{verb}", look, **more)
-
-    def _change(self, verb: str | None, make: Callable[[Transaction, Change], T], **more: Any) -> T:
-        """Write, as `MemorySession.write` does."""
-        return self._ground.write(verb and f"{self._part}.{verb}", make, **more)
-
-    def _step(self, verb: str, run_type: RunType = "chain", **inputs: Any) -> Step:
-        """Open a step for several operations, as `MemorySession.step` does."""
-        return self._ground.step(f"{self._part}.{verb}", run_type, **inputs)
-
-    def _one(self, kind: str, what: str, key: str, value_of: Callable[[Kept], T], **more: Any) -> T | None:
-        """Read one thing by its id."""
+    def _one(self, kind: str, key: str, value_of: Callable[[Kept], T], outputs: Outputs | None = None) -> T | None:
+        """Read an event or a record by its id."""
 
         def look(tx: Transaction, view: View) -> T | None:
             kept = memory_rows.named(tx, view, kind, [key]).get(key)
             return None if kept is None else value_of(kept)
 
-        return self._look("get", look, **{f"{what}_id": key}, **more)
+        inputs: dict[str, Any] = {f"{kind}_id": key}
+        return self._ground.read(f"{PARTS[kind]}.get", look, outputs=outputs, **inputs)
 
     def _newest(
         self, verb: str | None, kind: str, most: int, tags: Collection[str] = (), label: str | None = None, **more: Any
@@ -294,8 +282,8 @@ class Layer:
             there = [VALUES[kind](each) for each in kept if has_tags(each, tags)]
             return there[max(0, len(there) - most) :]
 
-        shown = {"limit": bounded(most), "event_type": label, "tags": sorted(set(tags)) or None}
-        return self._look(verb, look, **shown, **more)
+        shown: dict[str, Any] = {"limit": bounded(most), "event_type": label, "tags": sorted(set(tags)) or None}
+        return self._ground.read(verb, look, **shown, **more)
 
     def _found(self, kind: str, query: str, most: int, tags: Collection[str] = ()) -> list[Any]:
         """Search events or records, the best first; for the query "*" return all, the newest first.
@@ -306,7 +294,8 @@ class Layer:
             most: The most hits.
             tags: Only records that have all of these tags.
         """
-        with self._step("search", "retriever", query=query, limit=bounded(most), tags=tags or None) as step:
+        name, inputs = f"{PARTS[kind]}.search", {"query": query, "limit": bounded(most), "tags": tags or None}
+        with self._ground.step(name, "retriever", **inputs) as step:
             if query.strip() == EVERYTHING:
                 values = self._newest(None, kind, most, tags)[::-1]
             else:
@@ -324,7 +313,7 @@ class Layer:
                 change.remove(kind, each)
             return key in there
 
-        return self._change("delete", make, **inputs)
+        return self._ground.write(f"{PARTS[kind]}.delete", make, **inputs)
 
 
 def has_tags(kept: Kept, tags: Collection[str]) -> bool:
@@ -337,6 +326,8 @@ def bounded(most: int) -> int | None:
     return None if most == ALL else most
 
 
+PARTS = {CORE: "core", EVENT: "recall", RECORD: "archival"}
+"""The layer of each kind of row."""
 VALUES: Mapping[str, Callable[[Kept], Any]] = {EVENT: event_of, RECORD: record_of}
 
 

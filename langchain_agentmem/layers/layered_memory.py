@@ -214,8 +214,6 @@ class LayeredMemory(Layer):
         StorageError: The database cannot be opened.
     """
 
-    _part = "layers"
-
     def __init__(
         self,
         memory: MemoryLike,
@@ -287,7 +285,7 @@ class LayeredMemory(Layer):
             data = _held(tx, view, layers).data
             return {name: data[name] for name in layers}
 
-        return self._look("read", look, scope=scope)
+        return self._ground.read("layers.read", look, scope=scope)
 
     aread = awaited(read)
 
@@ -333,8 +331,8 @@ class LayeredMemory(Layer):
             return memory_layers.too_many(tx, self._ground, change, len(events))
 
         texts = [memory_rows.text_of(each.body or b"") for each in events]
-        with self._step("write", core=settings, recall=texts, archival=[text for text, _ in records]) as step:
-            if self._change(None, make):
+        with self._ground.step("layers.write", core=settings, recall=texts, archival=list(marks)) as step:
+            if self._ground.write(None, make):
                 memory_layers.make_room(self._ground)
             written = WrittenLayers(
                 core=tuple(each.key for each in settings),
@@ -432,7 +430,7 @@ class LayeredMemory(Layer):
             self.core._evict(change, gone)
             return tuple(each.key for each in gone)
 
-        with self._step("consolidate", level=level) as step:
+        with self._ground.step("layers.consolidate", level=level) as step:
             level = level or self._pressure(None).level
             if level != "low":
                 report = memory_layers.consolidate(self._ground, keep=settings.recall_max_events)
@@ -449,7 +447,7 @@ class LayeredMemory(Layer):
             events, records = (memory_layers.count(tx, view, kind) for kind in (EVENT, RECORD))
             return pressure_of(chars, events, records, self.settings)
 
-        return self._look(verb, look)
+        return self._ground.read(verb, look)
 
     def compress(self, text: str, max_chars: int, hint: str = "") -> str:
         """Make a text fit: as it is, as a model shortens it, or cut. Never longer than `max_chars`.
@@ -481,7 +479,7 @@ class LayeredMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        with self._step("context", task_hint=task_hint) as step:
+        with self._ground.step("layers.context", task_hint=task_hint) as step:
             data = self._material(task_hint).data
             step.finish(lambda: {name: len(part) for name, part in data.items()})
         return data
@@ -503,7 +501,7 @@ class LayeredMemory(Layer):
         """
         room = Budget.of(budget, self.settings.section_budgets)
 
-        with self._step("format_for_prompt", task_hint=task_hint) as step:
+        with self._ground.step("layers.format_for_prompt", task_hint=task_hint) as step:
             text = prompt_context.composed(self._material(task_hint), room, self._ground.compressor.compress).text
             step.finish(lambda: {"text": text, "characters": len(text)})
         return text
@@ -513,7 +511,7 @@ class LayeredMemory(Layer):
     def _material(self, task_hint: str | None) -> prompt_context.Material:
         """What there is for a prompt: records only where they are searched for."""
         most = self.settings.recall_max_events
-        material = self._look(None, lambda tx, view: _held(tx, view, ("core", "recall"), most))
+        material = self._ground.read(None, lambda tx, view: _held(tx, view, ("core", "recall"), most))
         if task_hint is None:
             return material
         return material._replace(records=self.archival.search(task_hint, self.settings.retrieval_k))
@@ -535,7 +533,7 @@ class LayeredMemory(Layer):
             held = _held(tx, view)
             return prompt_context.final_memory(held.core, held.events, held.records)
 
-        final = self._look("export_final", look)
+        final = self._ground.read("layers.export_final", look)
         settings = self.settings
         names = (settings.final_memory_filename_md, settings.final_memory_filename_json)
         return prompt_context.write_final(final, output_dir, *names)

@@ -46,8 +46,6 @@ from langchain_agentmem.tracing import outcome
 class ArchivalMemory(Layer):
     """The records of a layered memory. Every method has an awaited twin, with an `a` before its name."""
 
-    _part = "archival"
-
     def write(self, content: str, tags: Sequence[str] = ()) -> str:
         """Write a record. A record that says the same already gets the tags that it lacks instead.
 
@@ -62,21 +60,15 @@ class ArchivalMemory(Layer):
             InvalidInput: An argument is wrong.
         """
         clean, marks = self._checked(content, tags)
-        with self._step("write", content=clean, characters=len(clean), tags=marks) as step:
-            key = self._written(clean, marks)
-            step.finish(lambda: {"record_id": key})
-        return key
-
-    awrite = awaited(write, writes=True)
-
-    def _written(self, clean: str, marks: Sequence[str]) -> str:
-        """Write a record that was checked, as a detail of a step."""
         key = self._ground.database.new_id()
 
         def make(tx: Transaction, change: Change) -> str:
             return add_record(tx, change, key, clean, marks)
 
-        return self._change(None, make)
+        shown = {"content": clean, "characters": len(clean), "tags": marks}
+        return self._ground.write("archival.write", make, outputs=lambda key: {"record_id": key}, **shown)
+
+    awrite = awaited(write, writes=True)
 
     def update(self, record_id: str, content: str | None = None, tags: Sequence[str] | None = None) -> bool:
         """Change a record; what is not given stays as it is.
@@ -104,13 +96,13 @@ class ArchivalMemory(Layer):
                 change.drafts.append(next_version(there[key], clean, marks))
             return key in there
 
-        return self._change("update", make, record_id=key, content=clean, tags=marks)
+        return self._ground.write("archival.update", make, record_id=key, content=clean, tags=marks)
 
     aupdate = awaited(update, writes=True)
 
     def get(self, record_id: str) -> Record | None:
         """One record by its id, or None."""
-        return self._one(RECORD, "record", name_given(record_id, "the id of a record"), layer.record_of)
+        return self._one(RECORD, name_given(record_id, "the id of a record"), layer.record_of)
 
     aget = awaited(get)
 
@@ -150,7 +142,7 @@ class ArchivalMemory(Layer):
             tags: Only records that have all of these tags. Default: any.
             limit: Most records, the newest ones. Default: all.
         """
-        return self._newest("all", RECORD, limit_given(limit), [] if tags is None else self._marks(tags))
+        return self._newest("archival.all", RECORD, limit_given(limit), [] if tags is None else self._marks(tags))
 
     aall = awaited(all)  # noqa: A003 - the method
 
@@ -273,8 +265,6 @@ class Setting(NamedTuple):
 class CoreMemory(Layer):
     """The keys and values of a layered memory. Every method has an awaited twin, with an `a` before its name."""
 
-    _part = "core"
-
     def get(self, keys: Sequence[str] | set[str] | None = None) -> dict[str, str]:
         """Values by key.
 
@@ -293,7 +283,7 @@ class CoreMemory(Layer):
             there = memory_rows.named(tx, view, CORE, wanted)
             return {key: there[key].text for key in wanted if key in there}
 
-        return self._look("get", look, keys=wanted)
+        return self._ground.read("core.get", look, keys=wanted)
 
     aget = awaited(get)
 
@@ -303,7 +293,7 @@ class CoreMemory(Layer):
         def look(tx: Transaction, view: View) -> list[CoreEntry]:
             return [layer.entry_of(each) for each in everything(tx, view)]
 
-        return self._look("read", look)
+        return self._ground.read("core.read", look)
 
     aentries = awaited(entries)
 
@@ -326,7 +316,7 @@ class CoreMemory(Layer):
             self._add_to(tx, change, [setting])
             return change.evicted
 
-        self._change("set", make, outputs=lambda evicted: {"evicted": evicted}, entries=[setting])
+        self._ground.write("core.set", make, outputs=lambda evicted: {"evicted": evicted}, entries=[setting])
 
     aset = awaited(set, writes=True)  # noqa: A003 - the method
 
@@ -625,8 +615,6 @@ _SHOWN = partial(outcome, kind="event_type")  # somebody made it up
 class RecallMemory(Layer):
     """The events of a layered memory. Every method has an awaited twin, with an `a` before its name."""
 
-    _part = "recall"
-
     def append(
         self,
         kind: str | None = None,
@@ -655,8 +643,9 @@ class RecallMemory(Layer):
             change.drafts.append(new)
             return too_many(tx, self._ground, change, 1)
 
-        with self._step("append", event_type=new.label, content=memory_rows.text_of(new.body or b"")) as step:
-            if self._change(None, make):
+        text = memory_rows.text_of(new.body or b"")
+        with self._ground.step("recall.append", event_type=new.label, content=text) as step:
+            if self._ground.write(None, make):
                 make_room(self._ground)
             step.finish(lambda: {"event_id": new.key})
         return new.key
@@ -675,13 +664,13 @@ class RecallMemory(Layer):
         """
         most = self.settings.recall_max_events if limit is ... else limit_given(limit)
         label = None if kind is None else self._kind(kind)
-        return self._newest("recent", EVENT, most, label=label, outputs=_SHOWN)
+        return self._newest("recall.recent", EVENT, most, label=label, outputs=_SHOWN)
 
     arecent = awaited(recent)
 
     def get(self, event_id: str) -> Event | None:
         """One event by its id, or None."""
-        return self._one(EVENT, "event", name_given(event_id, "the id of an event"), layer.event_of, outputs=_SHOWN)
+        return self._one(EVENT, name_given(event_id, "the id of an event"), layer.event_of, _SHOWN)
 
     aget = awaited(get)
 
@@ -731,7 +720,7 @@ class RecallMemory(Layer):
             return len(gone)
 
         given = None if wanted is None else sorted(wanted)
-        return self._change("evict", make, event_ids=given, event_type=label, oldest=oldest)
+        return self._ground.write("recall.evict", make, event_ids=given, event_type=label, oldest=oldest)
 
     aevict = awaited(evict, writes=True)
 

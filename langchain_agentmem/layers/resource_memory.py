@@ -49,7 +49,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, NonNegativeInt, StringConstraints, ValidationError
 
-from langchain_agentmem.base.argument_checks import ALL, Options, check_value, describe_fault
+from langchain_agentmem.base.argument_checks import Options, check_value, describe_fault
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.data_tables import data_table, read_yaml
@@ -530,8 +530,6 @@ class ResourceMemory(Layer):
         archival: Its archival memory.
     """
 
-    _part = "resources"
-
     def __init__(self, ground: Ground, core: CoreMemory, archival: ArchivalMemory) -> None:
         super().__init__(ground)
         self._core = core
@@ -559,9 +557,8 @@ class ResourceMemory(Layer):
         Raises:
             InvalidInput: The file or an argument is wrong, or core memory has no room for the index.
         """
-        given = config
-        if config is None or isinstance(config, Mapping):
-            given = {"redact_secrets": self.settings.redact_secrets, **(config or {})}
+        given = check_value(dict[Any, Any] | None, config, "config") or {}
+        given = {"redact_secrets": self.settings.redact_secrets, **given}
         snapshot = build_resource_snapshot(resource_file, given, resolve_paths)
         name = self._ground.clean(Path(os.fsdecode(resource_file)).name)
         items = [{**item, "file": name} for item in snapshot["items"]]
@@ -589,7 +586,7 @@ class ResourceMemory(Layer):
             self._index(tx, change, snapshot["digest"], [*items, *others])
 
         outputs = {"resource_ids": [item["id"] for item in items], "digest": snapshot["digest"]}
-        self._change("load", make, file=name, outputs=lambda _: outputs)
+        self._ground.write("resources.load", make, file=name, outputs=lambda _: outputs)
         return snapshot
 
     aload = awaited(load, writes=True)
@@ -613,11 +610,7 @@ class ResourceMemory(Layer):
         time = moment(self._ground.now()).timestamp()
         use = ResourceUse(resource_id=resource_id, usage_type=usage_type, context=context, timestamp=time)
         content = json.dumps(use.model_dump(), ensure_ascii=False)
-        clean, marks = self._archival._checked(content, [RESOURCE_USED, f"resource_id:{resource_id}"])
-        with self._step("track_usage", content=clean) as step:
-            key = self._archival._written(clean, marks)
-            step.finish(lambda: {"record_id": key})
-        return key
+        return self._archival.write(content, [RESOURCE_USED, f"resource_id:{resource_id}"])
 
     atrack_usage = awaited(track_usage, writes=True)
 
@@ -630,17 +623,14 @@ class ResourceMemory(Layer):
                 del item["file"]
             return sorted(items, key=lambda item: str(item["id"]))
 
-        return self._look("items", look)
+        return self._ground.read("resources.items", look)
 
     aitems = awaited(items)
 
     def used(self) -> list[dict[str, Any]]:
         """What was used, oldest first, each time: "resource_id", "usage_type", "context" and "timestamp"."""
-        with self._step("used") as step:
-            records = self._newest(None, RECORD, ALL, [RESOURCE_USED])
-            uses = [use for each in records if (use := use_of(each.content, each.tags, each.created_at))]
-            step.finish(lambda: {"count": len(uses)})
-        return uses
+        records = self._archival.all([RESOURCE_USED])
+        return [use for each in records if (use := use_of(each.content, each.tags, each.created_at))]
 
     aused = awaited(used)
 
@@ -668,16 +658,15 @@ def _tags(item: Mapping[str, Any]) -> list[str]:
 
 def _body(item: Mapping[str, Any]) -> str:
     """An item as a model reads it."""
-    lines = [
-        f"Resource: {item['name']}",
-        f"Id: {item['id']}",
-        f"Class: {item['kind'] or item['class']}",
-        f"Status: {item['fetch_status']}{': ' + item['reason'] if item['reason'] else ''}",
-        f"Path: {item['path']}",
-    ]
-    if item["notes"]:
-        lines.append(f"Notes: {item['notes']}")
-    for title, text in (("Files", item["tree_summary"]), ("Content", item["content_excerpt"])):
-        if text:
-            lines += ["", f"{title}:", text]
-    return "\n".join(lines)
+    status, reason = item["fetch_status"], item["reason"]
+    lines = {
+        "Resource": item["name"],
+        "Id": item["id"],
+        "Class": item["kind"] or item["class"],
+        "Status": f"{status}: {reason}" if reason else status,
+        "Path": item["path"],
+        "Notes": item["notes"],
+        "Files": item["tree_summary"] and f"\n{item['tree_summary']}",
+        "Content": item["content_excerpt"] and f"\n{item['content_excerpt']}",
+    }
+    return "\n".join(f"{title}: {text}" for title, text in lines.items() if text)

@@ -62,7 +62,7 @@ class TestAModel:
         model = ScriptedModel("A fox, as it jumps over a dog", "A fox jumps over", "A fox jumps over a dog")
         assert Compressor(model, database=database).compress(TEXT, 12, "a fable") == "A fox jumps…"
         assert len(model.asked) == 3
-        reason = "No answer of the model was short enough, 3 times."
+        reason = "No answer was short enough, 3 times."
         told = {"context": "a fable", "characters": len(TEXT), "max_chars": 12, "reason": reason}
         assert events == [CompressionFellShort(**told)]
 
@@ -90,7 +90,7 @@ class TestAModel:
         for answer in ("", "  \n", "…", "<think>hm</think>", "<think>A fox jumps", "```\n\n```"):
             compressor = Compressor(ScriptedModel(answer), database=database)
             assert compressor.compress(TEXT + answer, 20) == "The quick brown fox…", answer
-            assert events[-1].reason == "No answer of the model was short enough, 3 times.", answer
+            assert events[-1].reason == "No answer was short enough, 3 times.", answer
         assert Compressor(lambda _: None).compress(TEXT, 20) == "The quick brown fox…"
 
     async def test_may_wrap_what_it_says_and_is_awaited(self):
