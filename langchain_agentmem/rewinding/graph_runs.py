@@ -885,5 +885,5 @@ def thread_of(config: Mapping[str, Any], scopes: Scopes) -> ThreadKey:
     """
     name = (config.get("configurable") or {}).get("thread_id")
     if name is None:
-        raise InvalidInput('The config names no thread: give config["configurable"]["thread_id"].')
+        raise InvalidInput('A thread needs config["configurable"]["thread_id"].')
     return ThreadKey(path_of(scopes.resolve(None, config)), id_of(name, "thread"))

@@ -10,8 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.base.namespaces import ThreadKey
-from langchain_agentmem.checkpoints import checkpoint_codec
 from tests.checkpoints.graphs import Line, at, everything, ids, logging_graph, new_checkpoint
 
 pytestmark = [pytest.mark.sqlite_suffices, pytest.mark.verified]
@@ -42,14 +40,6 @@ class TestManyThreads:
         assert len(saver.get_tuple(root).pending_writes) == 40
         listed = ids(saver.list(at()))
         assert len(listed) == len(set(listed)) == 41
-
-    def test_nobody_waits_for_ever_for_a_turn(self, saver, monkeypatch):
-        monkeypatch.setattr(checkpoint_codec, "LONGEST_TURN", 0.01)
-        root = Line(saver).put({"a": "root"})
-        with saver._coding.turn(ThreadKey("", "t")):
-            saver.put_writes(root, [("a", "said")], "task")
-        saver.put_writes(root, [("a", "again")], "task 2")
-        assert len(saver.get_tuple(root).pending_writes) == 2
 
     async def test_the_same_put_many_times_at_once_is_stored_once(self, saver, memory):
         checkpoint = new_checkpoint({"a": ["x" * 1000]}, {"a": "1"})
