@@ -25,8 +25,9 @@ from itertools import chain, pairwise
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
+from langchain_agentmem.base import namespaces
 from langchain_agentmem.base.concurrency import PerProcess
-from langchain_agentmem.base.namespaces import Namespace, Scopes, ThreadKey, id_of, namespace_of, path_of
+from langchain_agentmem.base.namespaces import Scopes, ThreadKey
 from langchain_agentmem.errors import InvalidInput, StepIsOver
 from langchain_agentmem.rewinding.memory_rows import FOREVER
 from langchain_agentmem.storage.database import Database
@@ -394,7 +395,7 @@ class Runs:
                 run = self._runs[id(identity), at] = GraphRun(identity, at)
             return run
 
-    def home(self, configurable: Mapping[str, Any]) -> Namespace:
+    def home(self, configurable: Mapping[str, Any]) -> namespaces.Namespace:
         """The namespace of a run whose config names a thread alone: that of the thread which its saver loaded.
 
         Args:
@@ -409,7 +410,7 @@ class Runs:
             if run is None:  # its saver looks within a namespace
                 found = [each for (of, at), each in self._runs.items() if of == id(identity) and at.name == name]
                 run = found[0] if len(found) == 1 else None
-            return () if run is None else namespace_of(run.at.path)
+            return () if run is None else namespaces.namespace_of(run.at.path)
 
     def knows(self, configurable: Mapping[str, Any], at: ThreadKey) -> bool:
         """Whether the run that a config belongs to uses a saver of this database in this thread."""
@@ -873,7 +874,7 @@ def _is_before(key: ExecutionKey, other: ExecutionKey) -> bool:
     return key[0] == other[0] and None not in (*key, *other) and key[1] < other[1]
 
 
-def thread_of(config: Mapping[str, Any], scopes: Scopes) -> ThreadKey:
+def thread_of(config: Mapping[str, Any] | None, scopes: Scopes) -> ThreadKey:
     """The thread that a config names.
 
     Args:
@@ -883,7 +884,7 @@ def thread_of(config: Mapping[str, Any], scopes: Scopes) -> ThreadKey:
     Raises:
         InvalidInput: It names none.
     """
-    name = (config.get("configurable") or {}).get("thread_id")
+    name = namespaces.configurable_of(config).get("thread_id")
     if name is None:
         raise InvalidInput('A thread needs config["configurable"]["thread_id"].')
-    return ThreadKey(path_of(scopes.resolve(None, config)), id_of(name, "thread"))
+    return ThreadKey(namespaces.path_of(scopes.resolve(None, config)), namespaces.id_of(name, "thread"))
