@@ -172,7 +172,7 @@ REFUSED = {
     'memory.store.put(("users",), "ada", "Lisbon")': "The value of an item is a dictionary, not str",
     'memory.store.put(("users",), "ada", {"home": object()})': "Give text, numbers, lists and dictionaries instead",
     'memory.store.put(("a.b",), "ada", {"home": "Lisbon"})': "cannot contain periods",
-    'memory.store.search(("users",), filter={"home": {"$like": "L"}})': "there are $eq, $ne, $gt, $gte, $lt, $lte",
+    'memory.store.search(("users",), filter={"home": {"$like": "L"}})': "here there are $eq, $ne, $gt, $gte, $lt, $lte",
     'memory.store.search(query="tea")': "BaseStore.search() missing 1 required positional argument",
     'memory.store.get(("users",))': "BaseStore.get() missing 1 required positional argument: 'key'",
     'AgentMemoryStore(memory, ttl={"default": 5})': "There is no option 'default'. Options: refresh_on_read",

@@ -540,7 +540,9 @@ def verify(tx: Transaction, since: Head | None = None) -> ChainReport:
         shelves.update(row["shelf_id"] for row in rows if row["shelf_id"] is not None)
     for shelf in sorted(shelves):
         found += _wrong_messages(tx, shelf)
-    found += _wrong_with_end(end, at)
+    if end != at:
+        noted_end = "nothing" if end is None else f"number {end.sequence}"
+        found.append(f"of the end of the chain {noted_end} is noted, which does not fit its last entry, {at.sequence}")
     if link_then != since.link:
         found.append(f"what the chain holds up to number {since.sequence} is not what it was when the head was taken")
     if (more := len(found) - MOST_PROBLEMS) > 0:
@@ -583,17 +585,6 @@ def _wrong_with(row: Row, before: Head, messages: Mapping[int, bytes]) -> Iterat
         yield f"{called} is not what was stored"
     elif amiss := _amiss(row):
         yield f"{called} is marked as no entry can be: {', '.join(amiss)}"
-
-
-def _wrong_with_end(head: Head | None, last: Head) -> Iterator[str]:
-    """Find out what is wrong with what is noted of the end of the chain."""
-    if head is None:
-        yield "nothing is noted of where the chain of the audit trail ends"
-    elif head.sequence > last.sequence:
-        numbers = f"numbers {last.sequence + 1} to {head.sequence} of the audit trail"
-        yield f"{numbers} are missing: the end of the chain was cut off"
-    elif head != last:
-        yield f"what is noted of the end of the chain, number {head.sequence}, does not fit its last entry"
 
 
 def _amiss(row: Row) -> list[str]:

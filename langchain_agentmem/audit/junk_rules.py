@@ -53,11 +53,6 @@ class JunkRule(Options):
     kinds: tuple[Kind, ...] = Field(default=("exchange", "call"), min_length=1)
     unless: str | None = None
 
-    @field_validator("kinds", mode="before")
-    @classmethod
-    def _as_tuple(cls, given: Any) -> Any:
-        return (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else given
-
     @field_validator("pattern", "unless")
     @classmethod
     def _is_regular_expression(cls, given: str | None) -> str | None:

@@ -214,10 +214,7 @@ def time_of(value: Any) -> datetime | None:
 def _as_text(value: Any) -> str:
     if isinstance(value, str | None):
         return value or ""
-    try:
-        return json.dumps(value, ensure_ascii=False)
-    except RecursionError:
-        return ""
+    return json.dumps(value, ensure_ascii=False)
 
 
 class Imported(NamedTuple):

@@ -244,7 +244,7 @@ def begun(
         created_at=created_at,
         conversation_id=_usable_id(places, "conversation_id", extra) or thread_id,
         namespace=_usable_namespace(places, extra, scopes),
-        model=_name((params, {"model": metadata.get("ls_model_name")})),
+        model=_first((params, {"model": metadata.get("ls_model_name")}), _MODEL, str),
         run_id=run_id,
         parent_run_id=None if parent is None else str(parent),
         thread_id=thread_id,
@@ -271,9 +271,9 @@ def ended(
     return replace(
         call,
         reply=messages[0].text if messages else "",
-        model=_name(told) or call.model,
-        input_tokens=0 if "cached" in extra else _count(told, _INPUT),
-        output_tokens=0 if "cached" in extra else _count(told, _OUTPUT),
+        model=_first(told, _MODEL, str) or call.model,
+        input_tokens=0 if "cached" in extra else _first(told, _INPUT, int),
+        output_tokens=0 if "cached" in extra else _first(told, _OUTPUT, int),
         duration=duration,
         error=None if error is None else _said(error),
         messages=(*call.messages, *messages),
@@ -345,19 +345,9 @@ def _tool_names(params: Mapping[str, Any]) -> list[str]:
     return [name for name in named if isinstance(name, str)]
 
 
-def _name(tellings: Sequence[Mapping[str, Any]]) -> str | None:
-    names = (telling.get(key) for telling in tellings for key in _MODEL)
-    return next((name for name in names if isinstance(name, str) and name), None)
-
-
-def _count(tellings: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> int | None:
-    counts = (telling.get(key) for telling in tellings for key in keys)
-    return next((count for count in counts if type(count) is int and count >= 0), None)
-
-
-def _first(tellings: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Any:
+def _first(tellings: Sequence[Mapping[str, Any]], keys: Sequence[str], kind: type = object) -> Any:
     said = (telling.get(key) for telling in tellings for key in keys)
-    return next((each for each in said if each is not None), None)
+    return next((each for each in said if each is not None and isinstance(each, kind)), None)
 
 
 def _is_nothing(value: Any) -> bool:

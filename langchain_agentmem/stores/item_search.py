@@ -25,8 +25,6 @@ import json
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from hashlib import blake2b
 from itertools import islice
 from typing import Any, NamedTuple
@@ -52,8 +50,6 @@ from langchain_agentmem.stores.item_rows import KIND, MINUTE, ItemDraft, ItemPla
 
 Compare = Callable[[Any, Any], bool]
 
-_NUMBERS = (int, float, Decimal)
-_ORDERED = (str, bytes, datetime, date, time, timedelta)
 DEEPEST = 64
 """How deeply conditions may be nested."""
 
@@ -130,13 +126,12 @@ def _check_key(key: Any, inner: Any, *, is_filter: bool, compares: bool) -> None
     """Refuse a key that no condition may have, or not in this place."""
     if is_filter and not isinstance(key, str):
         raise InvalidInput(f"The keys of a filter are text, not {safe_repr(key)}.")
-    if is_filter and key in _OPERATORS and key not in _LOGICAL:
+    known = _LOGICAL if is_filter else tuple(_OPERATORS)
+    if (_is_operator(key) or (compares and not is_filter)) and key not in known:
         raise InvalidInput(
-            f'{key} compares the value of a key, so write {{"<key>": {{"{key}": …}}}}. '
-            f"Next to keys there are {', '.join(_LOGICAL)}."
+            f"Unsupported operator {safe_repr(key)} in a filter; here there are {', '.join(known)}. To compare the "
+            'value of a key, write {"<key>": {"$gte": …}}.'
         )
-    if (_is_operator(key) or (compares and not is_filter)) and key not in _OPERATORS:
-        raise InvalidInput(f"Unsupported operator {safe_repr(key)} in a filter; there are {', '.join(_OPERATORS)}.")
     if key in _LISTS and (not isinstance(inner, list | tuple) or not inner):
         raise InvalidInput(f"{key} takes a list that is not empty, not {safe_repr(inner)}.")
 
@@ -178,12 +173,9 @@ def _equal(value: Any, other: Any) -> bool:
 
 def _in_order(compare: Compare) -> Compare:
     def ordered(value: Any, other: Any) -> bool:
-        numbers = isinstance(value, _NUMBERS) and isinstance(other, _NUMBERS)
-        if not numbers and not (type(value) is type(other) and isinstance(value, _ORDERED)):
-            return False
         try:
             return bool(compare(value, other))
-        except (TypeError, ArithmeticError):  # times with and without a zone; NaN as a decimal
+        except (TypeError, ArithmeticError):  # such as text and numbers; NaN as a decimal
             return False
 
     return ordered

@@ -48,9 +48,9 @@ NOT_MET = [
     {"stars": {"$not": {"$in": [4]}}}, {"missing": {"$or": [{"width": 1}]}},
 ]  # fmt: skip
 WITHOUT_ORDER = [
-    ("5", 3), (3, "5"), ([1], [0]), ({"a": 2}, 1), (None, 1), (datetime(2026, 1, 1), date(2025, 1, 1)),
+    ("5", 3), (3, "5"), ({"a": 2}, 1), (None, 1), (datetime(2026, 1, 1), date(2025, 1, 1)),
     (datetime(2026, 1, 1, tzinfo=UTC), datetime(2025, 1, 1)), (Decimal("NaN"), 1), (Decimal("sNaN"), Decimal("sNaN")),
-    (float("nan"), 1), (b"a", "a"), ({1}, {1, 2}),
+    (float("nan"), 1), (b"a", "a"),
 ]  # fmt: skip
 ORDERS = ("$gt", "$gte", "$lt", "$lte")
 
@@ -58,11 +58,10 @@ WRONG = [
     ({"x": {"$near": 1}}, "Unsupported operator '\\$near'"),
     ({"x": {"$gt": 1, "plain": 2}}, "Unsupported operator 'plain'"),
     ({"x": {"deep": [{"$some": []}]}}, "Unsupported operator '\\$some'"),
-    ({"$some": 1}, "Unsupported operator '\\$some' in a filter; there are \\$eq, .*\\$in, .*\\$not"),
-    ({"$eq": 1}, 'compares the value of a key, so write {"<key>": {"\\$eq": …}}'),
-    ({"$in": [1]}, "Next to keys there are \\$and, \\$or, \\$not"),
-    ({"$and": [{"x": 1}, {"$gte": 1}]}, "\\$gte compares the value of a key"),
-    ({"$not": {"$lt": 1}}, "\\$lt compares the value of a key"),
+    ({"$some": 1}, "Unsupported operator '\\$some' in a filter; here there are \\$and, \\$or, \\$not"),
+    ({"$eq": 1}, 'To compare the value of a key, write {"<key>": {"\\$gte": …}}'),
+    ({"$and": [{"x": 1}, {"$gte": 1}]}, "Unsupported operator '\\$gte'"),
+    ({"$not": {"$lt": 1}}, "Unsupported operator '\\$lt'"),
     ({"$or": []}, "\\$or takes a list that is not empty"),
     ({"$or": {"x": 1}}, "\\$or takes a list"),
     ({"x": {"$in": "text"}}, "\\$in takes a list"),
@@ -101,7 +100,7 @@ async def test_every_store_filters(memory):
     wanted = {"$or": [{"kind": {"$in": ["drink"]}}, {"$not": {"kind": {"$ne": "fruit"}}}]}
     assert {item.key for item in memory.store.search(("p",), filter=wanted)} == {"tea", "fig"}
     assert [item.key for item in await memory.store.asearch(("p",), query="egg fig", filter=wanted)] == ["fig"]
-    with pytest.raises(InvalidInput, match="compares the value of a key"):
+    with pytest.raises(InvalidInput, match="compare the value of a key"):
         await memory.store.asearch(("p",), filter={"$in": ["drink"]})
 
 
