@@ -374,12 +374,10 @@ class _Open(NamedTuple):
     Attributes:
         call: Its entry so far.
         began: When, by `time.perf_counter`.
-        run: The id of the run, for as long as the run holds it.
     """
 
     call: AuditEntry
     began: float
-    run: weakref.ref[Any] | None
 
 
 class AuditHandler(BaseCallbackHandler):
@@ -480,17 +478,11 @@ class AuditHandler(BaseCallbackHandler):
                 call = replace(call, conversation_id=None)
                 with self._unharmed("the conversation of a nested graph"):
                     call = replace(call, conversation_id=self._nested(config))
-            found = _Open(call, time.perf_counter(), self._watch(run_id, key))
             with self._lock:
-                self._open.setdefault(key, found)
+                self._open.setdefault(key, _Open(call, time.perf_counter()))
+            with suppress(TypeError):  # a run whose id is a text is not watched
+                weakref.finalize(run_id, self._gone.append, key).atexit = False
         self._sweep()
-
-    def _watch(self, run_id: Any, key: str) -> weakref.ref[Any] | None:
-        gone = self._gone
-        try:
-            return weakref.ref(run_id, lambda _: gone.append(key))
-        except TypeError:
-            return None
 
     def _sweep(self) -> None:
         """Write the calls whose runs are gone."""

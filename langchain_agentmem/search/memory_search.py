@@ -246,7 +246,9 @@ def search(
     if not ranges:
         return []
     counted = query.totals.ahead(tx, ranges=as_json(ranges))
-    speakers, unnamed = _named(tx, asked, ranges)
+    rows = query.speakers(tx, words=_words(asked), ranges=as_json(ranges))
+    speakers, names = {row["speaker"] for row in rows}, {asked.words[row["word"]] for row in rows}
+    unnamed = tuple(term for term in asked.terms if term not in names)
     terms = unnamed or asked.terms
     [totals] = counted
     if not totals["documents"]:
@@ -331,21 +333,8 @@ def _joined(numbers: Iterable[int], bits: int) -> list[Range]:
     return ranges
 
 
-def _speakers(tx: Transaction, question: analysis.Question, ranges: Sequence[Range]) -> Rows:
-    """Who is named by a word of a question, with the word."""
-    return query.speakers(tx, words=_words(question), ranges=as_json(ranges))
-
-
 def _words(question: analysis.Question) -> str:
     return as_json(list(question.words)[: analysis.MOST_QUERY_TERMS])
-
-
-def _named(tx: Transaction, question: analysis.Question, ranges: Sequence[Range]) -> tuple[set[int], tuple[str, ...]]:
-    """The speakers that a question names, and its terms without their names."""
-    rows = _speakers(tx, question, ranges)
-    names = {question.words[row["word"]] for row in rows}
-    terms = tuple(term for term in question.terms if term not in names)
-    return {row["speaker"] for row in rows}, terms
 
 
 def _postings(
@@ -659,7 +648,12 @@ def near(database: Database, asked: analysis.Question, walls: Walls) -> Near | N
     embedder = database.attachment(Embedder)
     if embedder is None or not asked.text.strip():
         return None
-    rows = database.engine.read(lambda tx: _speakers(tx, asked, ranges_of(tx, walls)[0]))
-    names = {row["word"] for row in rows}
+    names = database.engine.read(lambda tx: _names(tx, asked, walls))
     text = analysis.as_spoken(asked.text, names) if len(names) == 1 else asked.text
     return embedder.near(text)
+
+
+def _names(tx: Transaction, asked: analysis.Question, walls: Walls) -> set[str]:
+    """The words of a question that name a speaker where it looks."""
+    ranges, _ = ranges_of(tx, walls)
+    return {row["word"] for row in query.speakers(tx, words=_words(asked), ranges=as_json(ranges))}

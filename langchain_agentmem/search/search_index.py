@@ -290,14 +290,13 @@ def problems(tx: Transaction) -> list[str]:
             f"the full-text index holds {counted['indexed']} documents and {counted['waiting']} wait for it, but there "
             f"are {counted['documents']}"
         )
-    rows = query.wrong_series(tx)
-    told = "the series {} counts {} documents, not {}"
-    found += [told.format(safe_repr(row["name"]), row["documents"], row["found"]) for row in rows]
+    found += [
+        f"the series {safe_repr(row['name'])} counts {row['documents']} documents, not {row['found']}"
+        for row in query.wrong_series(tx)
+    ]
     rows = query.wrong_totals(tx)
     found += [f"the totals of the scope {row['id']} ({row['kind']}) are not those of its series" for row in rows]
-    rows = query.wrong_owners(tx)
-    found += [f"nothing owns the document {row['id']} of the search" for row in rows]
-    return found
+    return found + [f"nothing owns the document {row['id']} of the search" for row in query.wrong_owners(tx)]
 
 
 def speaker_number(name: str) -> int:
