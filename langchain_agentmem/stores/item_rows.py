@@ -347,38 +347,32 @@ def stored(row: Row, path: str) -> StoredItem:
 def _write(
     tx: Transaction, path: str, drafts: Sequence[tuple[str, ItemDraft]], known: Mapping[str, Row], *, now: int
 ) -> None:
-    """Write the drafts of one namespace, and put them into the index."""
-    entering = [key for key, draft in drafts if draft.text and _document(known.get(key)) is None]
+    """Write the drafts of one namespace, and have the index follow what they are found by."""
     times = {key: _times(draft, known.get(key), now) for key, draft in drafts}
-    texts = {key: IndexedDocument(draft.text, times[key].created_at) for key, draft in drafts}
-    entrants = [texts[key] for key in entering]
-    placed = search_index.places(tx, search_index.Series(path, KIND), entrants) if entrants else None
-    if not known and placed is None:
-        query.create_namespace(tx, path=path)
-    entered = dict(zip(entering, placed.numbers if placed else (), strict=True))
-    fresh, changed, leaving, other = [], [], [], []
+    numbers: dict[str, int] = {}
+    entering, leaving = {}, []
     for key, draft in drafts:
         row = known.get(key)
-        number = entered.get(key, _document(row))
-        values = _values(draft, times[key], number if draft.text else None)
-        if row is None:
-            fresh.append({"path": path, "key": key, **values})
-            continue
-        changed.append({"id": row["id"], **values})
-        if number is not None and key not in entered:
-            old = found_by(row["value"], row["indexed"])
-            if not draft.text:
-                leaving.append((number, old))
-            elif old != draft.text or row["indexed"] != values["indexed"] or row["created_at"] != values["created_at"]:
-                other.append((number, old, row["id"], texts[key]))
-    ids = {key: row["id"] for key, row in known.items()}
-    ids |= _insert(tx, path, fresh)
-    if changed:
-        query.update_item.many(tx, changed) if len(changed) > 1 else query.update_item(tx, **changed[0])
+        if row is not None and row["document_id"] is not None:
+            old, created_at = found_by(row["value"], row["indexed"]), row["created_at"]
+            if (old, row["indexed"], created_at) == (draft.text, noted(draft.named), times[key].created_at):
+                numbers[key] = row["document_id"]
+                continue
+            leaving.append((row["document_id"], old))
+        if draft.text:
+            entering[key] = IndexedDocument(draft.text, times[key].created_at)
     search_index.remove(tx, leaving)
-    for number, old, owner, new in other:
-        search_index.replace(tx, number, old, owner, new)
-    if placed is not None:
+    if entering:
+        placed = search_index.places(tx, search_index.Series(path, KIND), list(entering.values()))
+        numbers |= zip(entering, placed.numbers, strict=True)
+    elif not known:
+        query.create_namespace(tx, path=path)
+    rows = {key: _values(draft, times[key], numbers.get(key)) for key, draft in drafts}
+    ids = {key: row["id"] for key, row in known.items()}
+    ids |= _insert(tx, path, [{"path": path, "key": key, **row} for key, row in rows.items() if key not in known])
+    if changed := [{"id": ids[key], **row} for key, row in rows.items() if key in known]:
+        query.update_item.many(tx, changed) if len(changed) > 1 else query.update_item(tx, **changed[0])
+    if entering:
         search_index.write(tx, placed, [ids[key] for key in entering])
 
 
@@ -438,10 +432,6 @@ def _times(draft: ItemDraft, row: Row | None, now: int) -> Times:
         updated_at=now,
         expires_at=None if draft.ttl is None else _end(draft.ttl, now),
     )
-
-
-def _document(row: Row | None) -> int | None:
-    return None if row is None else row["document_id"]
 
 
 def _end(ttl: float, now: int) -> int:
