@@ -66,8 +66,9 @@ from collections.abc import Callable, Collection, Coroutine, Generator, Iterable
 from concurrent.futures import Future, InvalidStateError
 from functools import cached_property, lru_cache, wraps
 from itertools import takewhile
-from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, Unpack
+from typing import Annotated, Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, Unpack
 
+from annotated_types import Ge, Le
 from langchain_core.embeddings import Embeddings
 from langgraph.store import base as langgraph
 from langgraph.store.base import BaseStore, IndexConfig, Op, PutOp, Result, TTLConfig
@@ -124,8 +125,8 @@ def _document(found: langgraph.SearchItem) -> dict[str, Any]:
 
 WHOLE = "$"
 """The path of a whole value."""
-MOST = 2**31
-"""Results that may be asked for, or left out."""
+_COUNT: Any = Annotated[int, Ge(0), Le(2**31)]
+"""How many results may be asked for, or left out."""
 
 Fields = tuple[str, ...]
 Items: TypeAlias = SharedItems | ThreadItems
@@ -162,18 +163,13 @@ class Batch:
         self._gets: dict[int, tuple[item_rows.ItemPlace, bool]] = {}
         self._searches: dict[int, tuple[Look, bool]] = {}
         self._lists: dict[int, tuple[langgraph.ListNamespacesOp, str, str]] = {}
-        self._changes: dict[item_rows.ItemPlace, item_rows.ItemDraft | None] = {}
+        self.changes: dict[item_rows.ItemPlace, item_rows.ItemDraft | None] = {}
         self._ops: list[Op] = []
         if not isinstance(ops, Iterable):
             raise InvalidInput(f"Give a list of operations, not {safe_repr(ops)}.")
         for number, op in enumerate(ops):
             self._add(number, op)
             self._ops.append(op)
-
-    @property
-    def writes(self) -> bool:
-        """Whether anything is to be written."""
-        return bool(self._changes)
 
     @cached_property
     def verb(self) -> str:
@@ -259,10 +255,10 @@ class Batch:
             items: Where.
             now: When.
         """
-        locked: Any = items.lock(tx, self._changes)
+        locked: Any = items.lock(tx, self.changes)
         results, touched = self.read(tx, items, now)
         items.touch(tx, touched, now=now)
-        items.write(tx, self._changes, locked, now=now)
+        items.write(tx, self.changes, locked, now=now)
         return results, []
 
     def _add(self, number: int, op: Op) -> None:
@@ -274,7 +270,7 @@ class Batch:
             self._lists[number] = (op, *_range_listed(op, self._base))
         elif isinstance(op, PutOp):
             place = self._place(op)
-            self._changes[place] = None if op.value is None else self._draft(op)
+            self.changes[place] = None if op.value is None else self._draft(op)
         else:
             raise InvalidInput(f"Unknown operation {safe_repr(op)}: give GetOp, SearchOp, PutOp or ListNamespacesOp.")
 
@@ -364,16 +360,15 @@ def _look(op: langgraph.SearchOp, base: Namespace, limits: MemoryLimits) -> Look
     if op.query is not None and not isinstance(op.query, str):
         raise InvalidInput(f"A query is text, not {type(op.query).__name__}.")
     limits.check("query_chars", len(op.query or ""), "The query")
-    limit, offset = _number("limit", op.limit), _number("offset", op.offset)
+    limit, offset = check_value(_COUNT, op.limit, "limit"), check_value(_COUNT, op.offset, "offset")
     return Look(*range_of((*base, *op.namespace_prefix)), checked(op.filter, limits), op.query or "", limit, offset)
 
 
 def _range_listed(op: langgraph.ListNamespacesOp, base: Namespace) -> tuple[str, str]:
     """Check what namespaces are asked for, and give the range of paths that they must be in."""
-    _number("limit", op.limit)
-    _number("offset", op.offset)
-    if op.max_depth is not None and _number("max_depth", op.max_depth) == 0:
-        raise InvalidInput("max_depth must be at least 1.")
+    check_value(_COUNT, op.limit, "limit")
+    check_value(_COUNT, op.offset, "offset")
+    check_value(PositiveInt | None, op.max_depth, "max_depth")
     low, high = range_of(base)
     if op.match_conditions is not None and not isinstance(op.match_conditions, Iterable):
         raise InvalidInput(f"match_conditions must be a tuple, not {safe_repr(op.match_conditions)}.")
@@ -393,12 +388,6 @@ def _matches(namespace: Namespace, condition: langgraph.MatchCondition) -> bool:
         return False
     labels = namespace[: len(wanted)] if condition.match_type == "prefix" else namespace[len(namespace) - len(wanted) :]
     return all(pattern in {"*", label} for label, pattern in zip(labels, wanted, strict=True))
-
-
-def _number(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST:
-        raise InvalidInput(f"{name} must be a whole number from 0 to {MOST}, not {safe_repr(value)}.")
-    return value
 
 
 P = ParamSpec("P")
@@ -542,7 +531,7 @@ class ItemStore(BaseStore):
             return near(self.database, question(look.question, now), opened().walls(look))
 
         batch.embed(dense)
-        if not batch.writes:
+        if not batch.changes:
             return engine.read(lambda tx: batch.read(tx, opened(), now))
         answers = engine.write(lambda tx: batch.run(tx, opened(), now))
         if (embedder := embedder_of(self.database)) is not None:

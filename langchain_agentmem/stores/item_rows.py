@@ -285,7 +285,7 @@ def write(
 def touch(tx: Transaction, items: Iterable[StoredItem], *, now: int) -> None:
     """Put off the end of items that were read."""
     rows = {
-        item.id: {"id": item.id, "updated_at": item.updated_at, "expires_at": _end(item.ttl, now), "now": now}
+        item.id: {"id": item.id, "updated_at": item.updated_at, "expires_at": end_of(item.ttl, now), "now": now}
         for item in items
         if item.ttl is not None
     }
@@ -430,11 +430,12 @@ def _times(draft: ItemDraft, row: Row | None, now: int) -> Times:
     return draft.times or Times(
         created_at=row["created_at"] if row is not None and lives else now,
         updated_at=now,
-        expires_at=None if draft.ttl is None else _end(draft.ttl, now),
+        expires_at=None if draft.ttl is None else end_of(draft.ttl, now),
     )
 
 
-def _end(ttl: float, now: int) -> int:
+def end_of(ttl: float, now: int) -> int:
+    """When what is written or read now ends."""
     return now + round(ttl * MINUTE)
 
 

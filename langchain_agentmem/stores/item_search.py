@@ -46,7 +46,17 @@ from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import Erasure, Found, Part
 from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.stores import byte_store, item_rows
-from langchain_agentmem.stores.item_rows import KIND, MINUTE, ItemDraft, ItemPlace, StoredItem, passages, read, stored
+from langchain_agentmem.stores.item_rows import (
+    KIND,
+    MINUTE,
+    ItemDraft,
+    ItemPlace,
+    StoredItem,
+    end_of,
+    passages,
+    read,
+    stored,
+)
 
 Compare = Callable[[Any, Any], bool]
 
@@ -225,10 +235,6 @@ class Look(NamedTuple):
     offset: int
     dense: Near | None = None
 
-    def within(self, path: str) -> bool:
-        """Whether it looks in a namespace."""
-        return self.low <= path < self.high
-
 
 class FoundItem(NamedTuple):
     """An item that was found, with its value and, for a question, how well it fits."""
@@ -334,7 +340,10 @@ def _newest(tx: Transaction, look: Look, now: int, limit: int, offset: int, last
 
 
 def _found(row: Row, score: float | None = None) -> FoundItem:
-    item = stored(row, row["path"])
+    return _with_value(stored(row, row["path"]), score)
+
+
+def _with_value(item: StoredItem, score: float | None = None) -> FoundItem:
     return FoundItem(item, read(item.value, *item.at), score)
 
 
@@ -387,7 +396,7 @@ class ThreadItems:
             return self._answers(tx, look, now)
         items = [_stored(kept) for kept in self._within(tx, look.low, look.high, now)]
         items.sort(key=lambda item: (-item.updated_at, item.at.key, item.at.path))
-        found = map(_rewound, items)
+        found = map(_with_value, items)
         wanted = look.wanted
         fitting = found if wanted is None else (each for each in found if fits(each.value, wanted))
         return list(islice(fitting, look.offset, look.offset + look.limit))
@@ -408,7 +417,7 @@ class ThreadItems:
         ends = _ends(tx, view, list(there.values()))
         drafts = []
         for name, kept in there.items():
-            until, end = _end(kept.extra["ttl"], now) if "ttl" in kept.extra else 0, ends.get(kept.number)
+            until, end = end_of(kept.extra["ttl"], now) if "ttl" in kept.extra else 0, ends.get(kept.number)
             if end is not None and (until - end) * WORTHWHILE > kept.extra["ttl"] * MINUTE:
                 drafts.append(memory_rows.RowDraft(READ_KIND, name, b"", now, extra={"of": kept.number, "ends": until}))
         if drafts:
@@ -468,7 +477,8 @@ class ThreadItems:
         def items_of(hits: Sequence[Hit]) -> Iterator[FoundItem]:
             scores = {hit.owner: hit.score for hit in hits}
             shown = self._shown(tx, view, list(scores))  # some may belong to other checkpoints
-            return (_rewound(_stored(kept), scores[kept.number]) for kept in shown if look.within(place_of(kept).path))
+            within = (kept for kept in shown if look.low <= place_of(kept).path < look.high)
+            return (_with_value(_stored(kept), scores[kept.number]) for kept in within)
 
         return best_items(tx, look, walls, now, items_of)
 
@@ -519,37 +529,20 @@ def place_of(kept: Kept) -> ItemPlace:
     return ItemPlace(kept.label or "", kept.extra["key"])
 
 
-def value_of(kept: Kept) -> dict[str, Any]:
-    """The value of an item, made anew.
-
-    Raises:
-        DatabaseUnreadable: The stored bytes are damaged.
-    """
-    return read(kept.body, *place_of(kept))
-
-
 def _draft(name: str, at: ItemPlace, draft: ItemDraft, begun: int, now: int) -> memory_rows.RowDraft:
     extra: dict[str, Any] = {"key": at.key, "words": draft.text}
     if draft.named is not None:
         extra["named"] = draft.named
     if draft.ttl is not None:
-        extra |= {"ttl": draft.ttl, "ends": _end(draft.ttl, now)}
+        extra |= {"ttl": draft.ttl, "ends": end_of(draft.ttl, now)}
     return memory_rows.RowDraft(
         THREAD_ITEM, name, draft.value, begun, label=at.path, extra=extra, findable=bool(draft.text),
         source=draft.source, actor=draft.actor,
     )  # fmt: skip
 
 
-def _end(ttl: float, now: int) -> int:
-    return now + round(ttl * MINUTE)
-
-
 def _stored(kept: Kept) -> StoredItem:
     return StoredItem(kept.number, place_of(kept), kept.body, kept.created_at, kept.written_at, kept.extra.get("ttl"))
-
-
-def _rewound(item: StoredItem, score: float | None = None) -> FoundItem:
-    return FoundItem(item, read(item.value, *item.at), score)
 
 
 def texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
@@ -609,7 +602,7 @@ def rewound_recollections(
     def values_of(view: View | None, kept: list[Kept]) -> dict[int, tuple[str, Any]]:
         living = [] if view is None else alive(tx, view, kept)
         ids.update({each.number: place_of(each).key for each in living})
-        return {each.number: (words_of(each.body, each.extra), value_of(each)) for each in living}
+        return {each.number: (words_of(each.body, each.extra), read(each.body, *place_of(each))) for each in living}
 
     shown = seen_recollections(tx, hits, now, outlook, values_of)
     return {number: replace(found, kind="item", id=ids[found.row[1]]) for number, found in shown.items() if found.row}
