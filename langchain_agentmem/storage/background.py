@@ -39,8 +39,6 @@ RENEW = 5.0
 """Seconds between two renewals of a lease."""
 POLL = 5.0
 """Seconds between two looks at what other processes may have written."""
-LONGEST_PAUSE = 60.0
-"""Seconds between two attempts at what goes on failing."""
 _MOMENT = 0.05
 """Seconds between two looks whether another has done its work."""
 
@@ -63,7 +61,7 @@ class TaskKey(NamedTuple):
     key: str = ""
 
 
-def backoff(failures: int, longest: float = LONGEST_PAUSE) -> float:
+def backoff(failures: int, longest: float = 60.0) -> float:
     """Return the seconds until the next attempt after some failures: 1, 2, 4, and so on up to a longest."""
     return min(2.0 ** min(failures, 10), longest)
 

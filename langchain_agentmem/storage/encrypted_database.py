@@ -31,8 +31,6 @@ PLAIN_BEGINS = b"SQLite format 3\0"
 ROUNDS = 256_000
 """Of PBKDF2, as SQLCipher 4 has it."""
 _NONE = f"x'{'0' * 64}'"
-_SALT = 16
-_PAGE = 4_096
 
 
 @cache
@@ -75,7 +73,7 @@ class Cipher:
     def specified(self) -> str:
         """The key as SQLCipher takes it for another file, which has a salt of its own."""
         given = self.key()
-        return f"x'{given.hex()}'" if isinstance(given, bytes) else self._specified(os.urandom(_SALT).hex())
+        return f"x'{given.hex()}'" if isinstance(given, bytes) else self._specified(os.urandom(16).hex())
 
     def _specified(self, salt: str) -> str:
         if salt not in self._made:
@@ -139,8 +137,6 @@ def rewrite(
         MissingExtra: SQLCipher is not installed.
     """
     driver, name = sqlcipher(), safe_repr(str(path))
-    if not path.is_file() or not path.stat().st_size:
-        raise errors.InvalidInput(f"There is no database at {name}.")
     path = path.resolve()
     key, new_key = (None if each is None else each.asked() for each in (key, new_key))
     tell = progress or (lambda _: None)
@@ -162,7 +158,7 @@ def rewrite(
                 for suffix in ("-shm", "-journal"):
                     Path(f"{path}{suffix}").unlink(missing_ok=True)
             _sync(path.parent)
-            os.pwrite(old.fileno(), bytes(_PAGE), 0)  # who had the key has read the salt that it begins with
+            os.pwrite(old.fileno(), bytes(4_096), 0)  # who had the key has read the salt that the page begins with
             tell(Progress("checking", 2, 2))
     except (OSError, driver.Error) as error:
         raise file_error(error, path, "rewritten", keyed=key is not None) from error

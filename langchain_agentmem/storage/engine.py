@@ -95,16 +95,14 @@ class Opening(NamedTuple):
             InvalidInput: Something of it cannot be.
         """
         options = self._asdict()
-        key, limits = options.pop("key"), options.pop("limits")
+        del options["key"], options["limits"]  # a key is checked when it is used
         checked = self._replace(**check_options(OpeningOptions, options))
-        if not isinstance(limits, MemoryLimits):
-            raise errors.InvalidInput(f"limits must be MemoryLimits(...), not {safe_repr(limits)}.")
+        if not isinstance(self.limits, MemoryLimits):
+            raise errors.InvalidInput(f"limits must be MemoryLimits(...), not {safe_repr(self.limits)}.")
         if not _SCHEMA.fullmatch(self.schema):
             raise errors.InvalidInput(
                 f"schema must be a name of lower-case letters, digits and underscores, not {safe_repr(self.schema)}."
             )
-        if key is not None:
-            key.check()
         return checked
 
 
@@ -364,8 +362,11 @@ class Engine(ABC):
                 "file or schema of its own. Databases of other programs are read by: agentmem import-from."
             )
         made = {row["name"] for row in applied()} if tables else set()
-        if _BEFORE_BASELINE in made:
-            raise errors.StorageError(DEVELOPMENT)
+        if "0001_log" in made:
+            raise errors.StorageError(
+                f"{where} was written by a development version of langchain-agentmem, before 0.1.0. There is no "
+                "upgrade path: start with a new database."
+            )
         known = migrations(self.dialect)
         if unknown := sorted(made.difference(migration.name for migration in known)):
             raise errors.NewerDatabase(
@@ -400,14 +401,6 @@ def migrate(pending: Iterable[Migration], run: Callable[[str], object]) -> None:
     for migration in pending:
         run(migration.sql)
         run(f"insert into {RECORDS} (name, applied_at) values ('{migration.name}', {time.time_ns() // 1000});")  # noqa: S608 - our own
-
-
-_BEFORE_BASELINE = "0001_log"
-"""The first migration of every development version before 0.1.0."""
-DEVELOPMENT = (
-    "The database was written by a development version of langchain-agentmem, before 0.1.0. There is no upgrade path: "
-    "start with a new database."
-)
 
 
 class Migration(NamedTuple):

@@ -20,9 +20,6 @@ Columns = Mapping[str, frozenset[str]]
 
 _TABLES = "select m.name, p.name from sqlite_master m, pragma_table_info(m.name) p where m.type = 'table'"
 _PAGE = 500
-_WAL = 2
-_FILE_FORMAT = 18
-"""Where the header of a SQLite file says whether it has a write-ahead log."""
 
 
 def columns_in(connection: sqlite3.Connection) -> Columns:
@@ -121,7 +118,7 @@ def _sqlite(path: Path, stack: ExitStack) -> ForeignTables:
 
 def _has_log_format(path: Path) -> bool:
     with _told(safe_repr(str(path)), OSError), path.open("rb") as file:
-        return file.read(_FILE_FORMAT + 1)[_FILE_FORMAT:] == bytes([_WAL])
+        return file.read(19)[18:] == b"\x02"  # where the header says whether there is a write-ahead log
 
 
 def _postgres(url: str, stack: ExitStack) -> ForeignTables:

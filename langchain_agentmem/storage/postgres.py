@@ -50,18 +50,15 @@ except ImportError as error:
 
 logger = logging.getLogger(__name__)
 
-FETCHED = 500
 T = TypeVar("T")
 
 RETRIES = 100
 _ADVISORY_LOCK = 0x41474D45
-_MOST_BETWEEN_PROBES = 32_767
-"""Seconds; TCP takes no more."""
 _CHANGED = ("autocommit", "row_factory", "prepare_threshold", "isolation_level", "read_only")
 """What is set otherwise on a connection that is lent for a while."""
-_KEPT = 24 * 3600 * 1_000_000
-"""Microseconds that a session may leave its receipt alone."""
 _UTF8 = ("utf8", "unicode")  # behind PgBouncer, as a pool spells it
+_DAY = 24 * 3600 * 1_000_000
+"""Microseconds that a session may leave its receipt alone."""
 _PAUSE = 0.5
 """Seconds between two attempts to reach the server, at most."""
 
@@ -187,9 +184,9 @@ class _PostgresTransaction(Transaction):
     def run_sql(self, sql: str, parameters: Mapping[str, Any], *, ahead: bool = False) -> Rows:
         return self._send(prepared(sql), parameters, ahead=ahead)
 
-    def _send(self, query: Prepared, parameters: Mapping[str, Any], *, ahead: bool) -> Rows:
-        answer: Answer = self._execute(query, parameters)
-        if not query.returns:
+    def _send(self, statement: Prepared, parameters: Mapping[str, Any], *, ahead: bool) -> Rows:
+        answer: Answer = self._execute(statement, parameters)
+        if not statement.returns:
             return ()
         return answer if ahead else answer.rows()
 
@@ -288,7 +285,7 @@ class PostgresEngine(Engine):
             if wrote := session.wrote:
                 session.execute(_GIVE_RECEIPT, session.receipt)
                 if session.receipt["transactions"] == 1:
-                    session.execute(_FORGET_RECEIPTS, {"before": session.receipt["at"] - _KEPT})
+                    session.execute(_FORGET_RECEIPTS, {"before": session.receipt["at"] - _DAY})
             decided = write
             session.commit(wait=write)
         except BaseException as error:
@@ -400,7 +397,7 @@ class PostgresEngine(Engine):
 
     def _connected(self, **options: Any) -> Connection:
         # What takes long is waited for; a server that has gone is noticed after four probes without an answer.
-        between = min(max(1, round(self._timeout / 4)), _MOST_BETWEEN_PROBES)
+        between = min(max(1, round(self._timeout / 4)), 32_767)  # TCP takes no more
         probes = dict.fromkeys(("keepalives_idle", "keepalives_interval"), between)
         given: dict[str, Any] = {**probes, "keepalives_count": 3, **psycopg.conninfo.conninfo_to_dict(self._url)}
         if self._hosts > 1 and not self.opening.read_only:  # after a failover, another one is written
@@ -519,7 +516,7 @@ class PostgresEngine(Engine):
                 cursor = cursors.enter_context(
                     connection.cursor(f"agentmem_rows_{next(numbers)}", row_factory=tuple_row)
                 )
-                cursor.itersize = FETCHED
+                cursor.itersize = 500
                 cursor.execute(re.sub(r"(?<!:):([a-z_]+)", r"%(\1)s", sql), parameters)
                 return [column.name for column in cursor.description or ()], iter(cursor)
 

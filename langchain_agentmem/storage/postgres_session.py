@@ -54,8 +54,6 @@ _UNKNOWN, _BOOL, _BYTEA, _INT8, _FLOAT8 = 0, 16, 17, 20, 701  # types by their n
 _FAILED = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.PIPELINE_ABORTED)
 _WAKE = 0.1
 """Seconds after which a wait looks whether the process was interrupted."""
-_GRACE = 1.0
-"""Seconds that an answer of the server may be on its way."""
 
 
 class Prepared(NamedTuple):
@@ -221,7 +219,7 @@ class Session:
             now = time.time_ns() // 1000
             self.receipt = self.receipt | {"transactions": self.receipt["transactions"] + 1, "at": now}
         self.wrote = False
-        self._patience = patience + _GRACE  # the server is the first to give up, and says why
+        self._patience = patience + 1.0  # the server is the first to give up, and says why
         self._schema = schema
         if not self.direct:
             self._end()  # of the last transaction: a pooler may give this one another server

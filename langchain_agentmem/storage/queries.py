@@ -184,12 +184,9 @@ class _Queries:
 query = _Queries()
 
 
-DIGEST_BYTES = 20
-
-
 def digest(body: bytes) -> bytes:
     """The key of a body: 20 bytes of BLAKE2b."""
-    return blake2b(body, digest_size=DIGEST_BYTES).digest()
+    return blake2b(body, digest_size=20).digest()
 
 
 LINK_BYTES = 32

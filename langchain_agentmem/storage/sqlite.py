@@ -41,11 +41,7 @@ SQLITE_VERSION = sqlite3.sqlite_version
 IDLE_READERS = 8
 BACKUP_PAGES = 1_000
 """Pages of a backup that are copied at once."""
-CHECKPOINT_PAGES = 4_000
-"""Pages in the write-ahead log before SQLite folds it into the file: 16 MB, a quarter of the folding."""
 
-RELEASE_FROM = 256
-"""Free pages that are kept for what comes next: 1 MB."""
 RELEASED_PAGES = 200
 """Free pages that one transaction hands back."""
 
@@ -63,10 +59,6 @@ _ERRORS: dict[int, type[errors.StorageError]] = {
 }
 
 
-FORKED = (
-    "The process was forked during a call on this database, and SQLite's locks do not hold in this child. Fork when no "
-    "call is running, or start processes with 'spawn'."
-)
 PATIENCE = 10.0
 """Seconds that a fork waits for calls to end."""
 
@@ -189,7 +181,10 @@ class SqliteEngine(Engine):
     def _check(self) -> None:
         super()._check()
         if any(each is self or (self.lasting and each._file == self._file) for each in self._inherited):
-            raise errors.StorageError(FORKED)
+            raise errors.StorageError(
+                "The process was forked during a call on this database, and SQLite's locks do not hold in this child. "
+                "Fork when no call is running, or start processes with 'spawn'."
+            )
 
     # -- transactions ------------------------------------------------------------------------------------------
 
@@ -267,7 +262,7 @@ class SqliteEngine(Engine):
             for pragma in (
                 "pragma foreign_keys = on",
                 f"pragma synchronous = {self.opening.synchronous}",
-                f"pragma wal_autocheckpoint = {CHECKPOINT_PAGES}",
+                "pragma wal_autocheckpoint = 4000",  # pages, 16 MB: a quarter of the folding
                 "pragma cache_size = -16000",
                 "pragma temp_store = memory",
             ):
@@ -432,7 +427,7 @@ class SqliteEngine(Engine):
         with self._in_use(), contextlib.suppress(errors.DatabaseBusy), self._translated():
             with self._reader() as connection:
                 free = int(connection.execute("pragma freelist_count").fetchone()[0])
-            if free < RELEASE_FROM:
+            if free < RELEASED_PAGES:
                 return
             for _ in range(free // RELEASED_PAGES):
                 self._run_without_waiting(f"pragma incremental_vacuum({RELEASED_PAGES})")
