@@ -24,7 +24,8 @@ from langchain_agentmem.importers import SourceKind
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import is_postgres, name_of
 from langchain_agentmem.storage.engine import newest_migration
-from langchain_agentmem.upkeep.admin import Admin, diagnose
+from langchain_agentmem.upkeep.admin import Admin
+from langchain_agentmem.upkeep.integrity import diagnose
 
 if TYPE_CHECKING:
     from langchain_agentmem.importers.moving import MovingReport

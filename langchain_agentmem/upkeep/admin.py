@@ -5,9 +5,8 @@
         memory.admin.backup("copy.db")
         print(memory.admin.stats()["messages"])
 
-Verification and copies are in `integrity.py` and `database_copy.py`; here they become steps of a trace. `diagnose`
-reports trouble with the installation and a database, with a remedy for each, also where it cannot be opened. Pruning
-takes each thread, conversation and page in a transaction of its own, so that nobody waits for long; a rehearsal does
+Verification and copies are in `integrity.py` and `database_copy.py`; here they become steps of a trace. Pruning takes
+each thread, conversation and page in a transaction of its own, so that nobody waits for long; a rehearsal does
 the same in transactions that are rolled back, so that its report is exact.
 """
 
@@ -15,15 +14,13 @@ from __future__ import annotations
 
 import json
 import os
-import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import date, datetime, timedelta
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Any
 
 from langchain_agentmem import errors
 from langchain_agentmem.base.argument_checks import check_flag, check_whole, text_given
@@ -40,13 +37,12 @@ from langchain_agentmem.conversations.persistence import checked_retention
 from langchain_agentmem.messages.message import decode_body, plain
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.search.analysis import question
-from langchain_agentmem.search.search_index import is_old
-from langchain_agentmem.storage import Operation, Transaction, is_pool, name_of, open_engine, query
+from langchain_agentmem.storage import Operation, Transaction, is_pool, name_of, query
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.engine import SCHEMA, Engine, Finding, Opening, Sizes
+from langchain_agentmem.storage.engine import Finding, Sizes
 from langchain_agentmem.storage.part import all_parts
-from langchain_agentmem.storage.sqlite import SQLITE_VERSION, SqliteEngine
-from langchain_agentmem.storage.transaction import Row, Rows
+from langchain_agentmem.storage.sqlite import SqliteEngine
+from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.tracing import given_only
 from langchain_agentmem.upkeep import integrity
 from langchain_agentmem.upkeep.database_copy import CopyReport, copy, export, rekey, restore
@@ -65,96 +61,12 @@ _HELD_TOGETHER = ("memory", "memory_source")
 """The tables that facts share with the layers."""
 
 
-class Stats(TypedDict):
-    """What there is, and what it takes.
-
-    Attributes:
-        namespaces: Namespaces in use.
-        conversations: Conversations.
-        messages: Messages, each once, however often it was edited.
-        rounds: Rounds.
-        edits: Later versions of messages and rounds.
-        threads: LangGraph threads.
-        checkpoints: Their checkpoints.
-        writes: Their pending writes.
-        parts: The parts of which their values are made.
-        blobs: Values of byte stores.
-        blob_bytes: How many bytes those are.
-        items: Long-term items.
-        compactions: Compactions that are kept.
-        branches: Branches of memory with names.
-        forks: Branches that began as a copy of another.
-        memories: Versions of everything that layers and facts hold.
-        core: Current entries of core memory.
-        events: Current events.
-        records: Current records.
-        facts: Current facts.
-        waiting_facts: Messages that wait to have their facts extracted.
-        failed_facts: Those of them that a model was asked about in vain, see `KGMemory.failures`.
-        old_memories: Versions that others have replaced.
-        waiting_groups: Tasks of graphs that have remembered something and are not sealed yet.
-        audit: Entries of the audit trail.
-        contents: Bodies of messages and others, each kept once.
-        content_bytes: How many bytes those are.
-        bytes: What the database takes.
-        free_bytes: What of that is free for what comes next.
-        log_bytes: What lies in SQLite's write-ahead log beside it.
-        bytes_by_part: What each part takes, indexes included; together `bytes` without `free_bytes`. Bodies that
-            several parts may share are "shared content". Where this Python's SQLite
-            cannot tell the sizes of tables, all is "other".
-    """
-
-    namespaces: int
-    conversations: int
-    messages: int
-    rounds: int
-    edits: int
-    threads: int
-    checkpoints: int
-    writes: int
-    parts: int
-    blobs: int
-    blob_bytes: int
-    items: int
-    compactions: int
-    branches: int
-    forks: int
-    memories: int
-    core: int
-    events: int
-    records: int
-    facts: int
-    waiting_facts: int
-    failed_facts: int
-    old_memories: int
-    waiting_groups: int
-    audit: int
-    contents: int
-    content_bytes: int
-    bytes: int
-    free_bytes: int
-    log_bytes: int
-    bytes_by_part: dict[str, int]
-
-
-def counting_within(tx: Transaction, namespace: Namespace) -> Stats:
-    """Count what there is in a namespace and below it.
-
-    Args:
-        tx: The transaction.
-        namespace: Where.
-    """
-    low, high = range_of(namespace)
-    [row] = query.statistics_within(tx, low=low, high=high)
-    return cast("Stats", {name: int(row[name]) for name in row.keys()})  # noqa: SIM118 - a database row, not a dict
-
-
-def stats_of(counts: Mapping[str, int], sizes: Sizes) -> Stats:
-    """Return the statistics of a database.
+def bytes_by_part(counts: Mapping[str, int], sizes: Sizes) -> dict[str, int]:
+    """Return how many bytes each part of a database takes.
 
     Args:
         counts: What is in the database.
-        sizes: How many bytes that takes.
+        sizes: How many bytes the tables take.
     """
     parts = {name: sum(sizes.tables.get(table, 0) for table in tables) for name, tables in tables_by_part().items()}
     shared, memories = sum(sizes.tables.get(table, 0) for table in _HELD_TOGETHER), counts["memories"]
@@ -162,14 +74,7 @@ def stats_of(counts: Mapping[str, int], sizes: Sizes) -> Stats:
     parts["layers"] -= parts["facts"]
     # What belongs to no table, such as the pages in which SQLite notes where others lie.
     parts["other"] += max(0, sizes.total - sizes.free - sum(parts.values()))
-    every: dict[str, Any] = {
-        **{name: count for name, count in counts.items() if name != "fact_versions"},
-        "bytes": sizes.total,
-        "free_bytes": sizes.free,
-        "log_bytes": sizes.log,
-        "bytes_by_part": parts,
-    }
-    return cast("Stats", every)
+    return parts
 
 
 def tables_by_part() -> dict[str, Sequence[str]]:
@@ -474,25 +379,38 @@ class Admin(Upkeep):
 
     agrowth = awaited(growth)
 
-    def stats(self) -> Stats:
+    def stats(self) -> dict[str, Any]:
         """Count everything stored, and the bytes of each part.
 
         On SQLite the whole file is read twice: 1 GB takes about a second where the system has it at hand. On PostgreSQL
         the bodies of messages are counted, and sizes come from the server's own books. A memory within a namespace
-        counts what is there, and tells nothing of the database.
+        counts what is there, and has neither `contents` nor `parts` nor the numbers of the database below.
 
         Returns:
-            A dictionary, see `Stats`: "messages", "bytes" and other numbers, and "bytes_by_part".
+            Numbers of namespaces, conversations, messages (each once, however often it was edited), rounds, edits,
+            threads, checkpoints, writes (pending), parts (of the values of checkpoints), blobs, blob_bytes, items,
+            compactions, branches (with names), forks, memories (versions of what layers and facts hold), core, events,
+            records and facts (all current), waiting_facts (messages whose facts are not extracted yet), failed_facts
+            (those of them that a model was asked about in vain, see `KGMemory.failures`), old_memories (versions that
+            others have replaced), waiting_groups (tasks of graphs that have remembered something and are not sealed
+            yet), audit, contents (bodies of messages and others, each kept once) and content_bytes.
+
+            Of the database: bytes, free_bytes (what of them is free), log_bytes (of SQLite's write-ahead log),
+            and bytes_by_part (what each part takes with its indexes; all is "other" where SQLite cannot tell).
 
         Raises:
             StorageError: The database cannot be read.
         """
         within = self._below(None)
         if within or self.database.scopes.within is not None:
-            return self.database.read("care.stats", lambda tx: counting_within(tx, within), outputs=dict)
+            return self.database.read("care.stats", partial(integrity.statistics, within=within), outputs=dict)
         counts = self.database.read("care.stats", integrity.statistics, outputs=dict)
         engine = self.database.engine
-        return stats_of(counts, engine.sizes())
+        sizes = engine.sizes()
+        parts = bytes_by_part(counts, sizes)
+        del counts["fact_versions"]
+        every = {"bytes": sizes.total, "free_bytes": sizes.free, "log_bytes": sizes.log, "bytes_by_part": parts}
+        return {**counts, **every}
 
     astats = awaited(stats)
 
@@ -520,7 +438,7 @@ class Admin(Upkeep):
         url, engine = self.database.url, self.database.engine
         place = None if not engine.lasting else str(url.conninfo) if is_pool(url) else os.fspath(url)
         schema, key = engine.opening.schema, engine.opening.key
-        look = partial(diagnose, place, schema=schema, deep=False, key=key)
+        look = partial(integrity.diagnose, place, schema=schema, deep=False, key=key)
         return self._run("care.diagnose", lambda: [*look()])
 
     adiagnose = awaited(diagnose)
@@ -654,50 +572,34 @@ class Admin(Upkeep):
             InvalidInput: Nothing is to be pruned, or an argument is wrong.
         """
         low, high = range_of(self._below(namespace))
-        shortened, before = checked_retention(retention), None
-        if archive_before is not None:
-            before = time_given(archive_before, "archive_before")
+        retention = checked_retention(retention) or Retention()
+        before = None if archive_before is None else time_given(archive_before, "archive_before")
         listener_given(progress, "progress")
         if keep_checkpoints is not None:
             check_whole("keep_checkpoints", keep_checkpoints, 1)
-        shortens = shortened is not None and not shortened.off
-        if keep_checkpoints is None and before is None and not shortens:
+        if keep_checkpoints is None and before is None and retention.off:
             raise errors.InvalidInput("Say what to prune: keep_checkpoints=, retention= or archive_before=.")
         engine, now = self.database.engine, self.database.now()
         do = engine.rehearse if check_flag("dry_run", dry_run) else engine.write
 
-        def look(tx: Transaction) -> tuple[Rows, Rows]:
-            threads = query.threads_within(tx, low=low, high=high, name=None) if keep_checkpoints is not None else []
-            kind = message_log.CONVERSATION
-            return threads, query.list_branches(tx, low=low, high=high, kind=kind, name=None) if shortens else []
-
         def work() -> PruneReport:
-            threads, talks = self.database.read(None, look)
-            removed, dropped = [], []
-            for row in threads:
-                at, count, more = ThreadKey(row["path"], row["name"]), 0, True
-                while more:
-                    some, more = do(partial(_prune_thread, at=at, keep=keep_checkpoints or 1, now=now, at_once=dry_run))
-                    count += some
-                removed.append(count)
-                _tell_pruned(progress, len(removed), len(threads) + len(talks))
-            for row in talks:
-                at = ThreadKey(row["path"], row["name"])
-                dropped.append(do(partial(message_log.shorten, at=at, retention=shortened or Retention(), now=now)))
-                _tell_pruned(progress, len(removed) + len(dropped), len(threads) + len(talks))
-            archived, saved = _archive(do, low, high, before)
+            look = partial(_list_prunable, threads=keep_checkpoints is not None, conversations=not retention.off)
+            found = self.database.read(None, partial(look, low=low, high=high))
+            counts: Counter[str] = Counter()
+            for number, (what, at) in enumerate(found, 1):
+                if what == "messages":
+                    count = do(partial(message_log.shorten, at=at, retention=retention, now=now))
+                else:
+                    count = _prune_thread(do, at, keep_checkpoints or 1, now, whole=dry_run)
+                counts[what] += count
+                counts["conversations" if what == "messages" else "threads"] += bool(count)
+                if progress is not None:
+                    progress(Progress("pruning", number, len(found)))
+            archived, saved = (0, 0) if before is None else _archive(do, low, high, before)
             if not dry_run:
                 self.database.write(None, lambda tx: prompt_notes.sweep(tx, now=now))
                 engine.release()
-            return PruneReport(
-                threads=sum(map(bool, removed)),
-                checkpoints=sum(removed),
-                conversations=sum(map(bool, dropped)),
-                messages=sum(dropped),
-                archived=archived,
-                saved_bytes=saved,
-                dry_run=dry_run,
-            )
+            return PruneReport(**counts, archived=archived, saved_bytes=saved, dry_run=dry_run)
 
         return self._run("care.prune", work)
 
@@ -733,135 +635,46 @@ def _summary(row: Row, *, sizes: bool) -> ThreadSummary:
     )
 
 
-def _tell_pruned(progress: Watch | None, done: int, total: int) -> None:
-    if progress is not None:
-        progress(Progress("pruning", done, total))
+def _list_prunable(
+    tx: Transaction, low: str, high: str, *, threads: bool, conversations: bool
+) -> list[tuple[str, ThreadKey]]:
+    """Return the places from which checkpoints or messages are removed, with which of them."""
+    found: list[tuple[str, Row]] = []
+    if threads:
+        found += [("checkpoints", row) for row in query.threads_within(tx, low=low, high=high, name=None)]
+    if conversations:
+        rows = query.list_branches(tx, low=low, high=high, kind=message_log.CONVERSATION, name=None)
+        found += [("messages", row) for row in rows]
+    return [(what, ThreadKey(row["path"], row["name"])) for what, row in found]
 
 
-def _prune_thread(tx: Transaction, at: Any, *, keep: int, now: int, at_once: bool) -> tuple[int, bool]:
-    """Prune a batch of a thread, or all of it; return how many checkpoints that was, and whether there are more."""
+def _prune_thread(do: Callable[[Operation[Any]], Any], at: ThreadKey, keep: int, now: int, *, whole: bool) -> int:
+    """Prune a thread, each batch in an operation of its own, or as a `whole`. Return how many checkpoints that was."""
     from langchain_agentmem.rewinding.thread_memory import prune  # noqa: PLC0415 - who needs it pays
     from langchain_agentmem.threads.thread_lines import BATCH  # noqa: PLC0415
 
-    removed, more = 0, True
+    def batch(tx: Transaction) -> tuple[int, bool]:
+        removed = last = prune(tx, at, keep=keep, now=now)
+        while whole and last >= BATCH:
+            last = prune(tx, at, keep=keep, now=now)
+            removed += last
+        return removed, last >= BATCH
+
+    count, more = do(batch)
     while more:
-        some = prune(tx, at, keep=keep, now=now)
-        removed, more = removed + some, some >= BATCH
-        if not at_once:
-            break
-    return removed, more
+        removed, more = do(batch)
+        count += removed
+    return int(count)
 
 
-def _archive(do: Callable[[Operation[Any]], Any], low: str, high: str, before: int | None) -> tuple[int, int]:
+def _archive(do: Callable[[Operation[Any]], Any], low: str, high: str, before: int) -> tuple[int, int]:
     """Compress old entries of the audit trail. Return how many, and how many bytes that saves."""
     from langchain_agentmem.audit.audit_store import archive  # noqa: PLC0415 - who needs it pays
 
     archived, saved = 0, 0
-    after: int | None = None if before is None else 0
-    while before is not None and after is not None:
+    after: int | None = 0
+    while after is not None:
         # A rehearsal of one page leaves the page as it was, and goes on behind it all the same.
         page = do(partial(archive, low=low, high=high, before=before, after=after))
         archived, saved, after = archived + page.entries, saved + page.saved, page.after
     return archived, saved
-
-
-PACKAGE = "langchain-agentmem"
-PATIENCE = 5.0
-"""Seconds that `diagnose` waits for a table that another session has locked."""
-EXTRAS = {
-    "postgres": "psycopg",
-    "agents": "langchain",
-    "vectors": "numpy",
-    "static": "wordllama",
-    "cli": "typer",
-    "studio": "jinja2",
-    "import": "langgraph.checkpoint.sqlite",
-    "graph": "networkx",
-    "encryption": "sqlcipher3",
-}
-"""The module that each extra installs."""
-_REMEDIES: Mapping[type[errors.AgentMemoryError], str] = {
-    errors.NewerDatabase: f"pip install --upgrade {PACKAGE}",
-    errors.DatabaseUnreadable: "If the key and the permissions are right, restore it from a backup.",
-    errors.DatabaseBusy: "Look again in a moment. If it stays, end what holds the lock.",
-}
-"""The remedies for errors of opening. Default: check the address."""
-
-
-def diagnose(
-    url: str | None = None,
-    *,
-    schema: str = SCHEMA,
-    deep: bool = True,
-    progress: Watch | None = None,
-    key: KeyLike | None = None,
-) -> Iterator[Finding]:
-    """Look for trouble with the installation and a database, which is opened to be read only.
-
-    Args:
-        url: A path or a `postgresql://` URL. Default: only the installation is checked.
-        schema: The schema of PostgreSQL in which everything is.
-        deep: Whether the whole database is verified too, which reads all of it.
-        progress: Receives reports of what is being verified.
-        key: The key of an encrypted file. Default: the environment's, if any.
-
-    Yields:
-        The findings, good and bad.
-
-    Raises:
-        InvalidInput: `schema` cannot be the name of one, or `key` no key.
-    """
-    key = EncryptionKey.of(key)
-    opening = Opening(schema=schema, key=key, read_only=True, migrate=False, busy_timeout=PATIENCE).checked()
-    yield from _environment()
-    if url is None:
-        yield Finding("database", "note", "None was named, so none was looked at.", "agentmem doctor DATABASE")
-        return
-    try:
-        with closing(open_engine(url, opening)) as engine:
-            yield Finding("schema", "ok", "up to date")
-            yield from engine.health()
-            if deep:
-                yield from _verified(engine, progress)
-    except errors.MissingExtra as error:
-        yield Finding("database", "problem", str(error), f"pip install '{PACKAGE}[{error.extra}]'")
-    except errors.AgentMemoryError as error:
-        usual = "Check the address, the password and whether it runs."
-        yield Finding("database", "problem", str(error), _REMEDIES.get(type(error), usual))
-
-
-def _environment() -> Iterator[Finding]:
-    yield Finding("python", "ok", f"Python {platform.python_version()} on {platform.system()} {platform.machine()}")
-    try:
-        SqliteEngine(":memory:").close()
-        yield Finding("sqlite", "ok", f"SQLite {SQLITE_VERSION} with full-text search")
-    except errors.StorageError as error:
-        yield Finding("sqlite", "problem", str(error), "Use a Python that brings a newer SQLite, or PostgreSQL.")
-    lacking = [name for name, module in EXTRAS.items() if not _is_there(module)]
-    there = ", ".join(name for name in EXTRAS if name not in lacking)
-    yield Finding("extras", "ok", f"installed: {there or 'none'}; not installed: {', '.join(lacking) or 'none'}")
-
-
-def _verified(engine: Engine, progress: Watch | None) -> Iterator[Finding]:
-    problems = integrity.verify(engine, progress, index=not engine.read(is_old)).problems
-    for problem in problems:
-        yield Finding("verify", "problem", problem, "Make a copy of the database, then restore the newest backup.")
-    if problems:
-        return
-    yield Finding("verify", "ok", "the content is whole")
-    counts = engine.read(integrity.statistics)
-    if counts["failed_facts"]:
-        yield Finding(
-            "facts",
-            "note",
-            f"{counts['waiting_facts']:,} messages wait to have their facts extracted; a model was asked about "
-            f"{counts['failed_facts']:,} of them in vain.",
-            "memory.facts(branch).failures() says why; with model=, drain() asks again now.",
-        )
-
-
-def _is_there(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except (ImportError, ValueError):
-        return False

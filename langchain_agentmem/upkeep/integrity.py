@@ -1,4 +1,4 @@
-"""Verification and erasure of a whole database. Every feature of `parts.py` takes part in them.
+"""Verification, diagnosis and erasure of a whole database. Every feature of `parts.py` takes part in them.
 
 with AgentMemory("agent.db") as memory:
     assert memory.admin.verify().ok
@@ -8,13 +8,18 @@ with AgentMemory("agent.db") as memory:
 from __future__ import annotations
 
 import json
+import platform
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
+from langchain_agentmem import errors
 from langchain_agentmem.base import namespaces
+from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.conversations import message_log
@@ -22,8 +27,10 @@ from langchain_agentmem.conversations.message_log import CONVERSATION
 from langchain_agentmem.errors import AgentMemoryError, DatabaseTimeout, InvalidInput, MemoryClosed, safe_repr
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.search import search_index
-from langchain_agentmem.storage import Engine, Operation, Transaction, queries, query
+from langchain_agentmem.storage import Engine, Operation, Transaction, open_engine, queries, query
+from langchain_agentmem.storage.engine import SCHEMA, Finding, Opening
 from langchain_agentmem.storage.part import Erasure, all_parts
+from langchain_agentmem.storage.sqlite import SQLITE_VERSION, SqliteEngine
 from langchain_agentmem.storage.transfer import move_rows
 
 PAGE = 100
@@ -82,9 +89,13 @@ class EraseReport:
         return {name: value for name, value in asdict(self).items() if isinstance(value, int)}
 
 
-def statistics(tx: Transaction) -> dict[str, int]:
-    """How much of everything there is."""
-    [row] = query.statistics(tx)
+def statistics(tx: Transaction, within: namespaces.Namespace | None = None) -> dict[str, int]:
+    """Count everything stored; in a namespace and below it, what is not shared with others."""
+    if within is None:
+        [row] = query.statistics(tx)
+    else:
+        low, high = namespaces.range_of(within)
+        [row] = query.statistics_within(tx, low=low, high=high)
     return {name: int(row[name]) for name in row.keys()}  # noqa: SIM118 - a database row, not a dict
 
 
@@ -277,3 +288,109 @@ def adopt(tx: Transaction, name: str, path: str) -> None:
     for at in talks:
         search_index.close(tx, *message_log.series_of(at))
     memory_rows.close(tx, "")
+
+
+# -- diagnosis ------------------------------------------------------------------------------------------------------
+
+PACKAGE = "langchain-agentmem"
+PATIENCE = 5.0
+"""Seconds that `diagnose` waits for a table that another session has locked."""
+EXTRAS = {
+    "postgres": "psycopg",
+    "agents": "langchain",
+    "vectors": "numpy",
+    "static": "wordllama",
+    "cli": "typer",
+    "studio": "jinja2",
+    "import": "langgraph.checkpoint.sqlite",
+    "graph": "networkx",
+    "encryption": "sqlcipher3",
+}
+"""The module that each extra installs."""
+_REMEDIES: Mapping[type[errors.AgentMemoryError], str] = {
+    errors.NewerDatabase: f"pip install --upgrade {PACKAGE}",
+    errors.DatabaseUnreadable: "If the key and the permissions are right, restore it from a backup.",
+    errors.DatabaseBusy: "Look again in a moment. If it stays, end what holds the lock.",
+}
+"""The remedies for errors of opening. Default: check the address."""
+
+
+def diagnose(
+    url: str | None = None,
+    *,
+    schema: str = SCHEMA,
+    deep: bool = True,
+    progress: Watch | None = None,
+    key: KeyLike | None = None,
+) -> Iterator[Finding]:
+    """Look for trouble with the installation and a database, which is opened to be read only.
+
+    Args:
+        url: A path or a `postgresql://` URL. Default: only the installation is checked.
+        schema: The schema of PostgreSQL in which everything is.
+        deep: Whether the whole database is verified too, which reads all of it.
+        progress: Receives reports of what is being verified.
+        key: The key of an encrypted file. Default: the environment's, if any.
+
+    Yields:
+        The findings, good and bad.
+
+    Raises:
+        InvalidInput: `schema` cannot be the name of one, or `key` no key.
+    """
+    key = EncryptionKey.of(key)
+    opening = Opening(schema=schema, key=key, read_only=True, migrate=False, busy_timeout=PATIENCE).checked()
+    yield from _environment()
+    if url is None:
+        yield Finding("database", "note", "None was named, so none was looked at.", "agentmem doctor DATABASE")
+        return
+    try:
+        with closing(open_engine(url, opening)) as engine:
+            yield Finding("schema", "ok", "up to date")
+            yield from engine.health()
+            if deep:
+                yield from _verified(engine, progress)
+    except errors.MissingExtra as error:
+        yield Finding("database", "problem", str(error), f"pip install '{PACKAGE}[{error.extra}]'")
+    except errors.AgentMemoryError as error:
+        usual = "Check the address, the password and whether it runs."
+        yield Finding("database", "problem", str(error), _REMEDIES.get(type(error), usual))
+
+
+def _environment() -> Iterator[Finding]:
+    from langchain_agentmem.language_models.token_estimate import tiktoken_file_present  # noqa: PLC0415 - who needs its tables pays
+
+    yield Finding("python", "ok", f"Python {platform.python_version()} on {platform.system()} {platform.machine()}")
+    try:
+        SqliteEngine(":memory:").close()
+        yield Finding("sqlite", "ok", f"SQLite {SQLITE_VERSION} with full-text search")
+    except errors.StorageError as error:
+        yield Finding("sqlite", "problem", str(error), "Use a Python that brings a newer SQLite, or PostgreSQL.")
+    lacking = [name for name, module in EXTRAS.items() if not _is_there(module)]
+    there = ", ".join(name for name in EXTRAS if name not in lacking)
+    yield Finding("extras", "ok", f"installed: {there or 'none'}; not installed: {', '.join(lacking) or 'none'}")
+    if tiktoken_file_present() is None:
+        yield Finding(
+            "tokenizer",
+            "note",
+            "tiktoken's vocabulary (o200k_base) is not on this machine, so tokens of OpenAI's models are estimated, a "
+            "little too high. Nothing is ever downloaded.",
+            "Where there is a network, load it once with tiktoken, and set TIKTOKEN_CACHE_DIR to its folder.",
+        )
+    else:
+        yield Finding("tokenizer", "ok", "tiktoken's vocabulary is here: tokens are counted")
+
+
+def _verified(engine: Engine, progress: Watch | None) -> Iterator[Finding]:
+    problems = verify(engine, progress, index=not engine.read(search_index.is_old)).problems
+    for problem in problems:
+        yield Finding("verify", "problem", problem, "Make a copy of the database, then restore the newest backup.")
+    if not problems:
+        yield Finding("verify", "ok", "the content is whole")
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False

@@ -9,7 +9,7 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.storage import engine, sqlite
-from langchain_agentmem.upkeep.admin import diagnose
+from langchain_agentmem.upkeep.integrity import diagnose
 from tests.word_embeddings import WordEmbeddings
 
 from .commands import execute

@@ -24,7 +24,8 @@ from langchain_agentmem.errors import (
 )
 from langchain_agentmem.storage import encrypted_database, engine
 from langchain_agentmem.storage.encrypted_database import connected, sqlcipher
-from langchain_agentmem.upkeep.admin import Admin, diagnose
+from langchain_agentmem.upkeep.admin import Admin
+from langchain_agentmem.upkeep.integrity import diagnose
 from tests.conftest import KEY
 from tests.everything import DIMS, WordEmbeddings, fill
 

@@ -3,13 +3,14 @@
 import inspect
 import json
 import os
+import re
 
 import numpy as np
 import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.upkeep.admin import Stats, tables_by_part
+from langchain_agentmem.upkeep.admin import Admin, tables_by_part
 from tests.checkpoints.graphs import Line
 
 TABLES = {
@@ -74,9 +75,7 @@ class TestWhatIsTold:
     def test_it_is_what_is_documented(self, memory):
         fill(memory)
         told = memory.admin.stats()
-        assert set(told) == set(Stats.__annotations__)
-        assert all(type(told[name]) is int for name, kind in Stats.__annotations__.items() if kind == "int")
-        described = inspect.getdoc(Stats)
-        for name in told:
-            assert f"\n    {name}: " in described
+        assert {type(value) for name, value in told.items() if name != "bytes_by_part"} == {int}
+        described = re.findall(r"\w+", inspect.getdoc(Admin.stats))
+        assert set(told) <= set(described)
         assert json.loads(json.dumps(told)) == told

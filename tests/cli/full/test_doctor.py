@@ -8,8 +8,8 @@ import pytest
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.storage import postgres
-from langchain_agentmem.upkeep import admin
-from langchain_agentmem.upkeep.admin import diagnose
+from langchain_agentmem.upkeep import integrity
+from langchain_agentmem.upkeep.integrity import diagnose
 from tests.cli.commands import told
 from tests.cli.test_doctor_command import found, problem
 from tests.emptying import direct
@@ -55,7 +55,7 @@ class TestServers:
                 connection.execute("delete from agentmem.agentmem_migration where name like '9999%'")
 
     def test_a_table_that_somebody_has_locked_keeps_nobody_waiting(self, new_database, monkeypatch):
-        monkeypatch.setattr(admin, "PATIENCE", 0.01)
+        monkeypatch.setattr(integrity, "PATIENCE", 0.01)
         url = new_database("postgres")
         with psycopg.connect(url) as connection:
             connection.execute("lock agentmem.search_state in access exclusive mode")

@@ -10,7 +10,6 @@ import pytest
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.facts import fact_extraction
 from langchain_agentmem.facts.fact_extraction import LONGEST_SILENCE, PARKED
-from langchain_agentmem.upkeep.admin import diagnose
 from tests.facts.scripted import Scripted
 from tests.facts.test_learning import said
 
@@ -162,17 +161,3 @@ class TestWhoHearsOfIt:
                 stats = each.admin.stats()
                 assert (stats["waiting_facts"], stats["failed_facts"]) == (waiting, vain)
             facts.drain()
-
-    def test_the_doctor_tells_of_it(self, url):
-        with AgentMemory(url) as memory:
-            facts = memory.facts("b", model=Provider())
-            said(facts, *moves("Oslo", "Rome"))
-            facts.drain()
-        [finding] = [each for each in diagnose(url) if each.name == "facts"]
-        assert finding.level == "note"
-        told = "2 messages wait to have their facts extracted; a model was asked about 2 of them in vain"
-        assert told in finding.text
-        assert "drain()" in finding.remedy
-        with AgentMemory(url) as memory:
-            memory.facts("b", model=Provider(up=True)).drain()
-        assert not [each for each in diagnose(url) if each.name == "facts"]

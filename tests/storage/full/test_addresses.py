@@ -11,8 +11,8 @@ import pytest
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import AgentMemoryError, StorageError
 from langchain_agentmem.importers.langchain_sources import open_source
-from langchain_agentmem.upkeep.admin import diagnose
 from langchain_agentmem.upkeep.database_copy import restore
+from langchain_agentmem.upkeep.integrity import diagnose
 from tests.cli.commands import invoked
 
 pytestmark = [pytest.mark.bare, pytest.mark.sqlite_suffices]

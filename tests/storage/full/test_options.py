@@ -11,7 +11,7 @@ from langchain_core.messages import HumanMessage
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StorageError
 from langchain_agentmem.storage import engine
-from langchain_agentmem.upkeep.admin import diagnose
+from langchain_agentmem.upkeep.integrity import diagnose
 from tests import everything
 from tests.checkpoints.graphs import at, chat_graph
 from tests.forking import COMMAND
