@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from importlib.util import find_spec
 from typing import Any
 
 from langchain_agentmem import errors
@@ -295,18 +294,6 @@ def adopt(tx: Transaction, name: str, path: str) -> None:
 PACKAGE = "langchain-agentmem"
 PATIENCE = 5.0
 """Seconds that `diagnose` waits for a table that another session has locked."""
-EXTRAS = {
-    "postgres": "psycopg",
-    "agents": "langchain",
-    "vectors": "numpy",
-    "static": "wordllama",
-    "cli": "typer",
-    "studio": "jinja2",
-    "import": "langgraph.checkpoint.sqlite",
-    "graph": "networkx",
-    "encryption": "sqlcipher3",
-}
-"""The module that each extra installs."""
 _REMEDIES: Mapping[type[errors.AgentMemoryError], str] = {
     errors.NewerDatabase: f"pip install --upgrade {PACKAGE}",
     errors.DatabaseUnreadable: "If the key and the permissions are right, restore it from a backup.",
@@ -358,27 +345,12 @@ def diagnose(
 
 
 def _environment() -> Iterator[Finding]:
-    from langchain_agentmem.language_models.token_estimate import tiktoken_file_present  # noqa: PLC0415 - who needs its tables pays
-
     yield Finding("python", "ok", f"Python {platform.python_version()} on {platform.system()} {platform.machine()}")
     try:
         SqliteEngine(":memory:").close()
         yield Finding("sqlite", "ok", f"SQLite {SQLITE_VERSION} with full-text search")
     except errors.StorageError as error:
         yield Finding("sqlite", "problem", str(error), "Use a Python that brings a newer SQLite, or PostgreSQL.")
-    lacking = [name for name, module in EXTRAS.items() if not _is_there(module)]
-    there = ", ".join(name for name in EXTRAS if name not in lacking)
-    yield Finding("extras", "ok", f"installed: {there or 'none'}; not installed: {', '.join(lacking) or 'none'}")
-    if tiktoken_file_present() is None:
-        yield Finding(
-            "tokenizer",
-            "note",
-            "tiktoken's vocabulary (o200k_base) is not on this machine, so tokens of OpenAI's models are estimated, a "
-            "little too high. Nothing is ever downloaded.",
-            "Where there is a network, load it once with tiktoken, and set TIKTOKEN_CACHE_DIR to its folder.",
-        )
-    else:
-        yield Finding("tokenizer", "ok", "tiktoken's vocabulary is here: tokens are counted")
 
 
 def _verified(engine: Engine, progress: Watch | None) -> Iterator[Finding]:
@@ -387,10 +359,3 @@ def _verified(engine: Engine, progress: Watch | None) -> Iterator[Finding]:
         yield Finding("verify", "problem", problem, "Make a copy of the database, then restore the newest backup.")
     if not problems:
         yield Finding("verify", "ok", "the content is whole")
-
-
-def _is_there(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except (ImportError, ValueError):
-        return False

@@ -45,7 +45,7 @@ class TestTheCommand:
         told = json.loads(agentmem("doctor", database, "--json", "--quick").stdout)
         assert told["ok"]
         names = {each["name"] for each in told["findings"]}
-        assert {"python", "sqlite", "extras", "schema", "permissions"} <= names
+        assert {"python", "sqlite", "schema", "permissions"} <= names
         assert "verify" not in names
         assert all(each.keys() == {"name", "level", "text", "remedy"} for each in told["findings"])
 
