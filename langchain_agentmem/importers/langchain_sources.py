@@ -175,7 +175,7 @@ def _through_methods(store: BaseStore) -> Iterator[_Row]:
 
 def _items(rows: Iterator[_Row], to: parcels.Destination, refuse: _Refuse) -> Iterator[parcels.Thing]:
     for namespace, group in groupby(rows, lambda row: list(row["namespace"])):
-        for page in pages(group if to.chosen.has(*namespace) else ()):
+        for page in pages(group if to.wants(*namespace) else ()):
             drafts: dict[ItemPlace, ItemDraft] = {}
             for row in page:
                 try:

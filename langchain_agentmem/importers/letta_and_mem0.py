@@ -86,7 +86,7 @@ def _agent(row: Row, names: parcels.Names, to: parcels.Destination) -> _Agent | 
     if to.keys:
         home = to.of(name, [{"agent": name, "agent_id": key}])
     else:
-        home = to._replace(namespace=(*to.namespace, name)) if to.chosen.has(name, key) else None
+        home = to._replace(namespace=(*to.namespace, name)) if to.wants(name, key) else None
     return None if home is None else _Agent(key, name, home)
 
 
@@ -344,14 +344,14 @@ def read_mem0(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
         user = each.get("user_id") if isinstance(each, Mapping) else None
         if not isinstance(user, str | None):
             yield parcels.LeftOut(f"the memory {safe_repr(each, 200)}", "its user is no text.", holds="memories")
-        elif to.chosen.has(user):
+        elif to.wants(user):
             by_user.setdefault(user, []).append(each)
     for user, rows in by_user.items():
         labels = () if user is None else (user,)
         make = partial(_memory, to)
         yield from parcels.remembered(to, rows, make, lambda row: f"the memory {safe_repr(row, 200)}", *labels)
     for number, each in enumerate(relations, 1):
-        if not to.chosen or (isinstance(each, Mapping) and to.chosen.has(each.get("user_id"))):
+        if not to.only or (isinstance(each, Mapping) and to.wants(each.get("user_id"))):
             yield parcels.parcel_of(f"the relation {number}", 1, partial(_relation, each, to), "facts")
 
 

@@ -137,7 +137,7 @@ def destination(
     """
     if not isinstance(kind, str) or kind not in KINDS:
         raise InvalidInput(f"There is no kind {safe_repr(kind)} of sources; there are {', '.join(KINDS)}.")
-    scopes, chosen = memory.database.scopes, parcels.Chosen(texts_given(only, "only"))
+    scopes, chosen = memory.database.scopes, frozenset(texts_given(only, "only"))
     home = _home(kind, namespace, scopes)
     if chosen and kind == "memgpt":
         raise InvalidInput(
@@ -153,6 +153,7 @@ def destination(
         memory.database.now(),
         tuple(texts_given(allow, "allow")),
         chosen,
+        set(),
         given,
         memory.database.limits,
     )
@@ -175,7 +176,7 @@ def moving(
                 if tell is not None:
                     done = sum((*report.added.values(), *report.known.values(), report.left))
                     tell(Progress(thing.what, done, None))
-        for each in sorted(to.chosen.unmet):
+        for each in sorted(to.only - to.met):
             _leave(report, parcels.LeftOut(safe_repr(each), "the source has nothing of this id."))
         step.finish(lambda: {"added": report.added, "known": report.known, "left": report.left})
     return report

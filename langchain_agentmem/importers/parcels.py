@@ -49,27 +49,6 @@ _SQLALCHEMY_SQLITE = re.compile(r"\Asqlite(\+\w+)?:///")
 _SQLALCHEMY_POSTGRES = re.compile(r"\A(postgres(?:ql)?)\+\w+://")
 
 
-class Chosen:
-    """What is to come: everything, or what has one of some ids.
-
-    Attributes:
-        unmet: Those of the ids that nothing had so far.
-    """
-
-    def __init__(self, ids: Iterable[str] = ()) -> None:
-        self._ids = frozenset(ids)
-        self.unmet = set(self._ids)
-
-    def __bool__(self) -> bool:
-        return bool(self._ids)
-
-    def has(self, *ids: Any) -> bool:
-        """Whether something comes that has these ids."""
-        met = self._ids.intersection(map(str, ids))
-        self.unmet -= met
-        return bool(met) or not self._ids
-
-
 class Destination(NamedTuple):
     """Where things go.
 
@@ -80,7 +59,8 @@ class Destination(NamedTuple):
         scopes: Which namespaces share their memory.
         now: The time, in microseconds since 1970: of what has no time of its own.
         allow: Classes whose objects may be imported.
-        chosen: What is to come.
+        only: Ids of what is to come. Default: everything comes.
+        met: Those of them that something had so far.
         owners: Whose conversations are, by their ids, where the namespace has a key.
         limits: How large files may be that are read as a whole.
     """
@@ -90,7 +70,8 @@ class Destination(NamedTuple):
     scopes: Scopes
     now: int
     allow: Sequence[str]
-    chosen: Chosen
+    only: frozenset[str]
+    met: set[str]
     owners: Mapping[str, str]
     limits: MemoryLimits
 
@@ -98,6 +79,12 @@ class Destination(NamedTuple):
     def keys(self) -> list[str]:
         """The keys of the namespace that are to be filled."""
         return Scopes(template=self.namespace).keys
+
+    def wants(self, *ids: Any) -> bool:
+        """Whether something comes that has these ids."""
+        met = self.only.intersection(map(str, ids))
+        self.met.update(met)
+        return bool(met) or not self.only
 
     def of(self, name: Any, told: Iterable[Mapping[str, Any]] = ()) -> Destination | None:
         """Where a conversation goes: to its owner, if the namespace has keys.
@@ -113,7 +100,7 @@ class Destination(NamedTuple):
             InvalidInput: It is to come, and nothing says whose it is, or its owner's namespace cannot be one.
         """
         if not self.keys:
-            return self if self.chosen.has(name) else None
+            return self if self.wants(name) else None
         values = {"thread_id": name, "session_id": name}
         if str(name) in self.owners:
             values |= dict.fromkeys(self.keys, self.owners[str(name)])
@@ -121,7 +108,7 @@ class Destination(NamedTuple):
             if values.keys() >= set(self.keys):
                 break
             values = {key: each[key] for key in self.keys if each.get(key) is not None} | values
-        if not self.chosen.has(name, *(values[key] for key in self.keys if key in values)):
+        if not self.wants(name, *(values[key] for key in self.keys if key in values)):
             return None
         if missing := [key for key in self.keys if key not in values]:
             raise InvalidInput(

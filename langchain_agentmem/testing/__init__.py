@@ -67,7 +67,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, ToolMessage
 
 from langchain_agentmem.base.encoding import replace_surrogates
 from langchain_agentmem.errors import safe_repr
@@ -91,6 +91,7 @@ _OF_NAMES = "at most 64 letters, digits, '_' and '-' are a name"
 class _Call(NamedTuple):
     id: Any
     name: Any
+    parsed: bool = True
 
 
 class _Said(NamedTuple):
@@ -101,7 +102,6 @@ class _Said(NamedTuple):
     calls: Sequence[_Call] = ()
     answers: Any = None
     name: Any = None
-    unparsed: Sequence[Any] = ()
 
 
 def provider_problems(messages: Iterable[BaseMessage | Mapping[str, Any]]) -> list[str]:
@@ -162,51 +162,45 @@ def _of_roles(said: Sequence[_Said]) -> Iterator[_Problem]:
 
 
 def _of_calls(said: Sequence[_Said]) -> Iterator[_Problem]:
-    open_calls: list[str] = []
-    answered: set[str] = set()
+    calls: dict[Any, bool] = {}  # of the last message that is not a tool's, and whether each was answered
     made: set[str] = set()
     caller = 0
-    for place, message in enumerate(said):
+    for place, message in enumerate([*said, _Said("end", [])]):
         if message.role == "tool":
-            answer = message.answers
-            if answer in open_calls:
-                open_calls.remove(answer)
-                answered.add(answer)
-            elif answer and answer in answered:
-                yield place, f"answers call {safe_repr(answer)} a second time"
+            answered = calls.get(message.answers)
+            if answered:
+                yield place, f"answers call {safe_repr(message.answers)} a second time"
+            elif answered is None:
+                answer = safe_repr(message.answers)
+                yield place, f"answers {answer}, and the assistant message before it makes no such call"
             else:
-                yield place, f"answers {safe_repr(answer)}, and the assistant message before it makes no such call"
+                calls[message.answers] = True
             continue
-        yield from (
-            (caller, f"makes call {safe_repr(call)}, which is not answered right after it") for call in open_calls
-        )
-        caller, answered = place, set()
-        open_calls = [call.id for call in message.calls if isinstance(call.id, str) and call.id]
-        if len(open_calls) < len(message.calls):
-            yield place, "makes a call without an id"
-        for call, times in Counter(open_calls).items():
+        for call, answered in calls.items():
+            if not answered:
+                yield caller, f"makes call {safe_repr(call)}, which is not answered right after it"
+        ids = [call.id for call in message.calls if isinstance(call.id, str) and call.id]
+        for call, times in Counter(ids).items():
             if times > 1:
                 yield place, f"makes {times} calls of the id {safe_repr(call)}"
-        open_calls = [*dict.fromkeys(open_calls)]
-        yield from (
-            (place, f"makes call {safe_repr(call)}, whose id an earlier call has")
-            for call in open_calls
-            if call in made
-        )
-        made.update(open_calls)
+            if call in made:
+                yield place, f"makes call {safe_repr(call)}, whose id an earlier call has"
+        made.update(ids)
+        caller, calls = place, dict.fromkeys(ids, False)
         yield from ((place, problem) for problem in _of_words(message))
-    yield from ((caller, f"makes call {safe_repr(call)}, which is not answered right after it") for call in open_calls)
 
 
 def _of_words(message: _Said) -> Iterator[str]:
     """What is wrong with the words of the calls of a message."""
     for call in message.calls:
-        if isinstance(call.id, str) and call.id and not _CALL_ID.fullmatch(call.id):
+        if not isinstance(call.id, str) or not call.id:
+            yield "makes a call without an id"
+        elif not _CALL_ID.fullmatch(call.id):
             yield f"makes call {safe_repr(call.id)}: at most 40 letters, digits, '_' and '-' are an id"
         if not _is_name(call.name):
             yield f"makes a call of a tool named {safe_repr(call.name)}: {_OF_NAMES}"
-    for key in message.unparsed:
-        yield f"makes call {safe_repr(key)}, which could not be parsed, so that not every client sends it"
+        if not call.parsed:
+            yield f"makes call {safe_repr(call.id)}, which could not be parsed, so that not every client sends it"
 
 
 def _of_contents(said: Sequence[_Said]) -> Iterator[_Problem]:
@@ -217,7 +211,8 @@ def _of_contents(said: Sequence[_Said]) -> Iterator[_Problem]:
             continue
         if message.role != "tool" and not kinds and not message.calls:
             yield place, "is empty"
-        if any(kind in _TEXTS and not str(block.get("text") or "").strip() for kind, block in _with(kinds, message)):
+        texts = [block.get("text") for block in message.content if block.get("type") in _TEXTS]
+        if not all(str(text or "").strip() for text in texts):
             yield place, "has an empty text block"
         if message.role in {"system", "assistant"} and not _IMAGES.isdisjoint(kinds):
             yield place, "shows an image, which only users and tools may"
@@ -225,7 +220,7 @@ def _of_contents(said: Sequence[_Said]) -> Iterator[_Problem]:
             yield place, f"is named {safe_repr(message.name)}: {_OF_NAMES}"
         if not _REASONING.isdisjoint(kinds):
             yield from ((place, problem) for problem in _of_reasoning(message, kinds))
-            own = {block["id"] for kind, block in _with(kinds, message) if kind == "reasoning" and block.get("id")}
+            own = {block.get("id") for block in message.content if block.get("type") == "reasoning"} - {None, ""}
             yield from ((place, f"reasons as an earlier message does: {safe_repr(each)}") for each in own & thoughts)
             thoughts |= own
 
@@ -242,13 +237,9 @@ def _of_reasoning(message: _Said, kinds: Sequence[Any]) -> Iterator[str]:
             yield "reasons after it has begun to answer"
             break
         begun = not str(kind).endswith("tool_result") and (begun or kind in _TEXTS or kind in _CALLS)
-    for kind, block in _with(kinds, message):
+    for kind, block in zip(kinds, message.content, strict=True):
         if kind in _SEALS and not block.get(_SEALS[kind]):
             yield f"has a {kind} block without its {_SEALS[kind]}"
-
-
-def _with(kinds: Sequence[Any], message: _Said) -> Iterator[tuple[Any, Mapping[str, Any]]]:
-    return zip(kinds, message.content, strict=True)
 
 
 def _is_name(name: Any) -> bool:
@@ -274,17 +265,14 @@ def _read(message: Any) -> _Said:
     content = _blocks(message.content)
     name = message.name if message.name is not None else message.additional_kwargs.get("name")
     if isinstance(message, AIMessage):
-        calls = [_Call(call["id"], call["name"]) for call in (*message.tool_calls, *message.invalid_tool_calls)]
+        calls = [_Call(call["id"], call["name"]) for call in message.tool_calls]
+        calls += [_Call(call["id"], call["name"], parsed=False) for call in message.invalid_tool_calls]
         sent_instead = message.additional_kwargs.get("tool_calls") or ()  # what langchain-openai sends without them
-        unparsed = [call["id"] for call in message.invalid_tool_calls]
-        told = _calls(calls, () if calls else sent_instead, content)
-        return _Said("assistant", content, told, name=name, unparsed=unparsed)
-    if isinstance(message, ToolMessage):
-        return _Said("tool", content, answers=message.tool_call_id, name=name)
-    if isinstance(message, HumanMessage | SystemMessage):
-        return _Said("user" if isinstance(message, HumanMessage) else "system", content, name=name)
-    role = message.role if isinstance(message, ChatMessage) else message.type
-    return _Said("system" if role == "developer" else role, content, name=name)
+        return _Said("assistant", content, _calls(calls, () if calls else sent_instead, content), name=name)
+    kind = message.type.removesuffix("MessageChunk").lower()
+    role = message.role if isinstance(message, ChatMessage) else kind.replace("human", "user")
+    answers = message.tool_call_id if isinstance(message, ToolMessage) else None
+    return _Said("system" if role == "developer" else role, content, answers=answers, name=name)
 
 
 def _blocks(content: Any) -> list[Mapping[str, Any]]:
