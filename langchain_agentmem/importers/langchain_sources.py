@@ -16,7 +16,7 @@ import importlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from itertools import groupby
@@ -51,7 +51,6 @@ CHECKPOINTS_AT_ONCE = 100
 """Checkpoints that are held in memory when a stock saver is listed."""
 
 _Row = Mapping[str, Any]
-_Refuse = Callable[[Any], None]
 
 
 def read_saver(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
@@ -123,7 +122,7 @@ def _checkpoints(saver: BaseCheckpointSaver[Any], thread: str) -> Iterator[Check
 
 
 def read_store(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
-    """Items of a store of another package.
+    """Items of a store of another package; of the kind langmem those of langmem alone, as they are.
 
     Args:
         source: The file of a SqliteStore, the URL of a PostgresStore, or any store.
@@ -132,32 +131,14 @@ def read_store(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]
     Raises:
         InvalidInput: There is no such source, or it holds no store.
     """
-    return _read_items(source, to, lambda _: None)
-
-
-def read_langmem(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
-    """What langmem keeps in a store: its items alone, as they are, so that langmem finds them in our store.
-
-    Arguments and errors are those of `read_store`.
-    """
-    return _read_items(source, to, _refuse_others)
-
-
-def _refuse_others(value: Any) -> None:
-    own = isinstance(value, Mapping) and "content" in value
-    if not own or not ("kind" in value or isinstance(value["content"], str)):
-        raise InvalidInput("it is none of langmem's, which have kind and content: langgraph-store brings all items.")
-
-
-def _read_items(source: Any, to: parcels.Destination, refuse: _Refuse) -> Generator[parcels.Thing]:
     if isinstance(source, BaseStore):
-        yield from _items(_through_methods(source), to, refuse)
+        yield from _items(_through_methods(source), to)
         return
     with foreign_tables(parcels.path_or_url(source)) as tables:
         if not tables.columns.get(STORE, frozenset()) >= _WANTED:
             raise InvalidInput(f"{tables.name} has no table of items, as LangGraph's stores have.")
         rows = ({**row, "namespace": row["prefix"].split(".")} for row in tables.rows(STORE, "prefix", "key"))
-        yield from _items(rows, to, refuse)
+        yield from _items(rows, to)
 
 
 def _through_methods(store: BaseStore) -> Iterator[_Row]:
@@ -173,13 +154,13 @@ def _through_methods(store: BaseStore) -> Iterator[_Row]:
             yield {name: getattr(each, name) for name in ("namespace", "key", "value", "created_at", "updated_at")}
 
 
-def _items(rows: Iterator[_Row], to: parcels.Destination, refuse: _Refuse) -> Iterator[parcels.Thing]:
+def _items(rows: Iterator[_Row], to: parcels.Destination) -> Iterator[parcels.Thing]:
     for namespace, group in groupby(rows, lambda row: list(row["namespace"])):
         for page in pages(group if to.wants(*namespace) else ()):
             drafts: dict[ItemPlace, ItemDraft] = {}
             for row in page:
                 try:
-                    at, draft = _drafted(row, namespace, to, refuse)
+                    at, draft = _drafted(row, namespace, to)
                     drafts[at] = draft
                 except parcels.MALFORMED as error:
                     what = f"the item {safe_repr(row['key'])} in {parcels.where(to, *namespace)}"
@@ -193,9 +174,11 @@ def _added(drafts: Mapping[ItemPlace, ItemDraft]) -> parcels.Make:
     return lambda tx, now: range(item_search.add_new(tx, drafts, now=now))
 
 
-def _drafted(
-    row: _Row, namespace: Sequence[str], to: parcels.Destination, refuse: _Refuse
-) -> tuple[ItemPlace, ItemDraft]:
+def _is_of_langmem(value: Any) -> bool:
+    return isinstance(value, Mapping) and "content" in value and ("kind" in value or isinstance(value["content"], str))
+
+
+def _drafted(row: _Row, namespace: Sequence[str], to: parcels.Destination) -> tuple[ItemPlace, ItemDraft]:
     at = ItemPlace(to.path(*namespace), item_rows.key_of(row["key"]))
     value = json.loads(row["value"]) if isinstance(row["value"], str | bytes) else row["value"]
     data = item_rows.written(value)
@@ -206,7 +189,8 @@ def _drafted(
     draft = ItemDraft(data, item_rows.ttl_of(minutes), item_rows.text_of(value, data), None, times)
     if end is not None and end <= to.now:
         raise InvalidInput("it has expired.")
-    refuse(value)
+    if to.kind == "langmem" and not _is_of_langmem(value):
+        raise InvalidInput("it is none of langmem's, which have kind and content: langgraph-store brings all items.")
     return at, draft._replace(source="import", actor=to.kind)
 
 
@@ -237,9 +221,6 @@ def open_source(source: str, *, allow: Sequence[str] = ()) -> Iterator[BaseCheck
         except ImportError as error:
             raise MissingExtra(f"Importing from a {kind}", "import") from error
         saver.serde = serde
-        with _readable(name):  # it fails here rather than when something was made of it
-            next(saver.list(None, limit=1), None)
-        refused.clear()
         yield _StockSaver(saver, name, refused)
 
 

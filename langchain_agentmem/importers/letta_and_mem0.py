@@ -11,8 +11,7 @@ agent NAME. The messages are those that people and the agent exchanged: what Let
 mem0: what its `get_all` gives, kept as JSON.
 
 A memory becomes a record of archival memory under its own id, in the namespace of its user. Its other ids and its
-categories are tags, "agent:…", "run:…"; what else it has are details of the record. Relations of its graph become
-facts.
+categories are tags, "agent:…", "run:…"; what else it has are details of the record.
 """
 
 from __future__ import annotations
@@ -27,19 +26,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from langchain_agentmem.base.argument_checks import name_given, text_given
-from langchain_agentmem.base.clock import new_uuid
 from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.base.redaction import redact, redact_value
 from langchain_agentmem.errors import InvalidInput, safe_repr
-from langchain_agentmem.facts.fact import name_of
-from langchain_agentmem.facts.fact_store import FactChanges, FactStatement
 from langchain_agentmem.importers import parcels
-from langchain_agentmem.language_models.model_calls import Writer
 from langchain_agentmem.layers.layer import USUAL
 from langchain_agentmem.layers.memory_layers import record
-from langchain_agentmem.rewinding.branches import MAIN, BranchAt, Change, changed
 from langchain_agentmem.rewinding.memory_rows import CORE, RowDraft, body_of
-from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.foreign_tables import ForeignTables, foreign_tables
 
 AGENTS, BLOCKS, BLOCKS_OF, SAID = "agents", "block", "blocks_agents", "messages"
@@ -336,8 +329,8 @@ def read_mem0(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
     path = parcels.path_given(source)
     given = parcels.value_of_file(path, to.limits)
     lists = given if isinstance(given, Mapping) else {"results": given}
-    found, relations = lists.get("results", lists.get("memories")), lists.get("relations") or ()
-    if not isinstance(found, list) or not isinstance(relations, Sequence):
+    found = lists.get("results", lists.get("memories"))
+    if not isinstance(found, list):
         raise InvalidInput(f"{safe_repr(str(path))} does not hold what mem0's get_all gives: a list of results.")
     by_user: dict[str | None, list[Any]] = {}
     for each in found:
@@ -350,9 +343,8 @@ def read_mem0(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
         labels = () if user is None else (user,)
         make = partial(_memory, to)
         yield from parcels.remembered(to, rows, make, lambda row: f"the memory {safe_repr(row, 200)}", *labels)
-    for number, each in enumerate(relations, 1):
-        if not to.only or (isinstance(each, Mapping) and to.wants(each.get("user_id"))):
-            yield parcels.parcel_of(f"the relation {number}", 1, partial(_relation, each, to), "facts")
+    if isinstance(relations := lists.get("relations"), list) and relations:
+        yield parcels.LeftOut("relations", "only memories are read.", len(relations), "relations")
 
 
 def _memory(to: parcels.Destination, given: Mapping[str, Any]) -> RowDraft:
@@ -368,27 +360,3 @@ def _memory(to: parcels.Destination, given: Mapping[str, Any]) -> RowDraft:
     expires_at = None if end is None else parcels.time_of(end, to.now)
     more = {"mem0": parcels.json_plain(details)} if details else {}
     return record(key, text, tags, made, **more)._replace(expires_at=expires_at)
-
-
-def _relation(given: Mapping[str, Any], to: parcels.Destination) -> parcels.Parcel:
-    subject, predicate, object_ = (
-        name_of(parcels.clean(value, "A name"), "A name")
-        for value in (
-            given["source"],
-            given.get("relationship") or given["relation"],
-            given.get("target") or given["destination"],
-        )
-    )
-    user = given.get("user_id")
-    at = BranchAt(to.path(*([] if user is None else [user])), MAIN, to.scopes)
-    said = FactStatement("user", subject, predicate, object_)
-
-    def tell(tx: Transaction, change: Change) -> list[str]:
-        fact_id, is_new = FactChanges(tx, change, at.path, new_uuid).tell(said)
-        return [fact_id] if is_new else []
-
-    def make(tx: Transaction, now: int) -> list[str]:
-        return changed(tx, at, tell, now, Writer("import", to.kind))
-
-    what = f"the fact {safe_repr(f'{subject} {predicate} {object_}')}"
-    return parcels.written("facts", what, 1, at.path, make)

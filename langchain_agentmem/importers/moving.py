@@ -15,7 +15,7 @@ from langchain_agentmem.base.namespaces import Namespace, Scopes, path_of, scope
 from langchain_agentmem.base.safe_repr import without_passwords
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.importers import SourceKind, parcels
-from langchain_agentmem.importers.langchain_sources import read_histories, read_langmem, read_saver, read_store
+from langchain_agentmem.importers.langchain_sources import read_histories, read_saver, read_store
 from langchain_agentmem.importers.letta_and_mem0 import read_letta, read_mem0
 from langchain_agentmem.importers.saved_files import read_marsys, read_memgpt, read_opus, read_taskweaver
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 KINDS: Mapping[SourceKind, parcels.Reader] = {
     "langgraph-saver": read_saver,
     "langgraph-store": read_store,
-    "langmem": read_langmem,
+    "langmem": read_store,
     "chat-history": read_histories,
     "mem0": read_mem0,
     "letta": read_letta,
@@ -51,7 +51,7 @@ class MovingReport:
         kind: The kind of the source.
         source: What names it, without passwords.
         dry_run: Whether nothing was written, and this is what would come.
-        added: How much is new, by what it is: "messages", "items", "memories", "facts", "entries", "checkpoints".
+        added: How much is new, by what it is: "messages", "items", "memories", "entries", "checkpoints".
         known: How much was here already, by the same.
         added_to: In how many "threads" and "conversations" something is new.
         left_out: What was left out and why, at most 1,000.

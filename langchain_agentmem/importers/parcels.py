@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-Holds: TypeAlias = Literal["messages", "items", "memories", "facts", "entries", "checkpoints"]
+Holds: TypeAlias = Literal["messages", "items", "memories", "entries", "checkpoints"]
 """The content of a parcel."""
 MALFORMED = (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError)
 """What reading a value raises that is not as its form wants it. Errors of ours for wrong input are among them."""

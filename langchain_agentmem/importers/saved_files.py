@@ -211,33 +211,33 @@ class _Form(NamedTuple):
         core: The table of core memory.
         recall: The table of events.
         archival: The table of records.
-        columns: What its columns are called here, where that differs.
         copies: Whether a fork has a copy of its parent's core memory.
     """
 
     core: str
     recall: str
     archival: str
-    columns: Mapping[str, str]
     copies: bool
 
-    def rows(self, tables: ForeignTables, table: str, order: str) -> Iterator[dict[str, Any]]:
-        """The rows of a table, with the names of columns that are used here."""
-        for row in tables.rows(table, order):
-            yield {self.columns.get(name, name): value for name, value in row.items()}
 
-
-_RENAMED = {
+_FORMS = (
+    _Form("core_memory", "recall_memory", "archival_memory", copies=True),
+    _Form("core_kv", "events", "archival", copies=False),
+)
+_COLUMNS = {
     "event_type": "kind",
     "content": "text",
     "timestamp": "created_at",
     "tags_json": "tags",
     "node_name": "name",
+    "node_uid": "name",
 }
-_FORMS = (
-    _Form("core_memory", "recall_memory", "archival_memory", _RENAMED, copies=True),
-    _Form("core_kv", "events", "archival", {"node_uid": "name"}, copies=False),
-)
+"""What columns are called here, where that differs."""
+
+
+def _rows(tables: ForeignTables, table: str, order: str) -> Iterator[dict[str, Any]]:
+    for row in tables.rows(table, order):
+        yield {_COLUMNS.get(name, name): value for name, value in row.items()}
 
 
 class _Dated(NamedTuple):
@@ -289,7 +289,7 @@ def read_memgpt(source: Any, to: parcels.Destination) -> Generator[parcels.Thing
 
 def _trees(tables: ForeignTables, form: _Form, to: parcels.Destination) -> Iterator[parcels.Thing]:
     """Each branch that has no parent, with all its forks."""
-    found = _branches(tables, form, to)
+    found = _branches(tables, to)
     yield from _remembered(tables, form, found, to)
     roots: list[_Branch] = []
     for branch in sorted(found.values(), key=lambda each: (each.made, each.key)):
@@ -316,10 +316,10 @@ def _all(branch: _Branch) -> Iterator[_Branch]:
         yield from _all(each)
 
 
-def _branches(tables: ForeignTables, form: _Form, to: parcels.Destination) -> dict[str, _Branch]:
+def _branches(tables: ForeignTables, to: parcels.Destination) -> dict[str, _Branch]:
     found: dict[str, _Branch] = {}
     names = parcels.Names()
-    for row in form.rows(tables, "branches", "created_at"):
+    for row in _rows(tables, "branches", "created_at"):
         key, parent = str(row["id"]), None if row["parent_id"] is None else str(row["parent_id"])
         name = id_of(names.given(row.get("name") or key), "branch")
         found[key] = _Branch(key, parent, name, parcels.time_of(row["created_at"], to.now))
@@ -335,7 +335,7 @@ def _remembered(
         meta = {(row["branch_id"], row["key"]): row for row in tables.rows("core_meta")}
     names: dict[str, parcels.Names] = defaultdict(parcels.Names)
     for table, drafted in ((form.core, _core), (form.recall, _event), (form.archival, _record)):
-        for row in form.rows(tables, table, "id"):
+        for row in _rows(tables, table, "id"):
             what = f"{table} {safe_repr(row.get('id', row.get('key')))}"
             branch = found.get(str(row["branch_id"]))
             if branch is None:

@@ -31,13 +31,9 @@ class TestTheExport:
         tea = memory.layers(namespace=("users", "bob")).archival.get(TEA)
         assert tea.tags == ("agent:waiter", "run:r1")
 
-    def test_relations_become_facts_of_their_users_once(self, memory, tmp_path):
-        relation = {"source": "ana", "relationship": "lives_in", "target": "porto", "user_id": "ada"}
-        path = export(tmp_path / "x.json", relations=[relation])
-        assert memory.import_from("mem0", path).added == {"facts": 1}
-        assert memory.import_from("mem0", path).known == {"facts": 1}
-        [fact] = memory.facts(namespace=("ada",)).as_of()
-        assert (fact.subject, fact.predicate, fact.object) == ("ana", "lives_in", "porto")
+    def test_relations_are_left_out(self, memory, tmp_path):
+        path = export(tmp_path / "x.json", relations=[{"source": "ana", "target": "porto"}])
+        assert memory.import_from("mem0", path).left_by == {"relations": 1}
 
     def test_what_has_no_text_or_has_expired_is_left_out_alone(self, memory, tmp_path):
         old = {"id": "o", "memory": "Old.", "expiration_date": "2020-01-01"}
