@@ -16,7 +16,7 @@ from langchain_agentmem.base import encryption_key as keys
 from langchain_agentmem.base.encoding import json_value
 from langchain_agentmem.base.files import file_of
 from langchain_agentmem.base.namespaces import named, namespace_named
-from langchain_agentmem.base.safe_repr import counted, printable
+from langchain_agentmem.base.safe_repr import counted, printable, without_passwords
 from langchain_agentmem.cli import console
 from langchain_agentmem.cli.console import Existing, Line, Made, Report, Within, argument, flag, option, working
 from langchain_agentmem.errors import InvalidInput, safe_repr
@@ -59,8 +59,9 @@ def restore(
     """Make a database of a backup or an export. It is verified before it takes its place."""
     with working("The target is as it was.") as watch:
         report = Admin.restore(file, database, force=force, progress=watch)
-    told = f"{report.source} was restored to {report.target}, and is whole: {_counts(report.checked)}."
-    return Report({**asdict(report), "ok": True}, told)
+    place = without_passwords(database)
+    told = f"{file} was restored to {place}, and is whole: {_counts(report.checked)}."
+    return Report({"source": file, "target": place, "checked": report.checked, "ok": True}, told)
 
 
 def export(

@@ -51,27 +51,18 @@ from langchain_agentmem.upkeep.maintenance import Upkeep
 
 _TABLES: Mapping[str, tuple[str, ...]] = {
     "shared content": ("content",),
-    "facts": (),
     "other": ("namespace", "receipt", "agentmem_migration", "lease", "sqlite_schema", "sqlite_sequence"),
 }
-"""Which tables are no feature's own. Facts lie in tables of the layers, and are told apart by how many rows are theirs.
-"""
-
-_HELD_TOGETHER = ("memory", "memory_source")
-"""The tables that facts share with the layers."""
+"""Which tables are no feature's own. Facts lie in tables of the layers."""
 
 
-def bytes_by_part(counts: Mapping[str, int], sizes: Sizes) -> dict[str, int]:
+def bytes_by_part(sizes: Sizes) -> dict[str, int]:
     """Return how many bytes each part of a database takes.
 
     Args:
-        counts: What is in the database.
         sizes: How many bytes the tables take.
     """
     parts = {name: sum(sizes.tables.get(table, 0) for table in tables) for name, tables in tables_by_part().items()}
-    shared, memories = sum(sizes.tables.get(table, 0) for table in _HELD_TOGETHER), counts["memories"]
-    parts["facts"] = shared * counts["fact_versions"] // memories if memories else 0
-    parts["layers"] -= parts["facts"]
     # What belongs to no table, such as the pages in which SQLite notes where others lie.
     parts["other"] += max(0, sizes.total - sizes.free - sum(parts.values()))
     return parts
@@ -396,7 +387,8 @@ class Admin(Upkeep):
             yet), audit, contents (bodies of messages and others, each kept once) and content_bytes.
 
             Of the database: bytes, free_bytes (what of them is free), log_bytes (of SQLite's write-ahead log),
-            and bytes_by_part (what each part takes with its indexes; all is "other" where SQLite cannot tell).
+            and bytes_by_part (what each part takes with its indexes, "layers" with the facts; all is "other" where
+            SQLite cannot tell).
 
         Raises:
             StorageError: The database cannot be read.
@@ -407,8 +399,7 @@ class Admin(Upkeep):
         counts = self.database.read("care.stats", integrity.statistics, outputs=dict)
         engine = self.database.engine
         sizes = engine.sizes()
-        parts = bytes_by_part(counts, sizes)
-        del counts["fact_versions"]
+        parts = bytes_by_part(sizes)
         every = {"bytes": sizes.total, "free_bytes": sizes.free, "log_bytes": sizes.log, "bytes_by_part": parts}
         return {**counts, **every}
 

@@ -51,6 +51,7 @@ from langchain_agentmem.storage import (
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.sqlite import APPLICATION_ID, SqliteEngine
 from langchain_agentmem.upkeep import integrity
+from langchain_agentmem.upkeep.integrity import VerifyReport
 
 _OWNER = slice(68, 72)
 """Where the header of a SQLite file names the program that it belongs to."""
@@ -100,21 +101,6 @@ class CopyReport:
     taken_at: datetime
     rows: Mapping[str, int] = field(default_factory=dict)
     documents: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreReport:
-    """What was restored.
-
-    Attributes:
-        source: The file.
-        target: Where it was restored.
-        checked: How much was looked at, by name, as `verify` reports it.
-    """
-
-    source: str
-    target: str
-    checked: Mapping[str, int] = field(default_factory=dict)
 
 
 # -- export and import ---------------------------------------------------------------------------------------------
@@ -402,7 +388,7 @@ def restore(
     force: bool = False,
     progress: Watch | None = None,
     key: KeyLike | None = None,
-) -> RestoreReport:
+) -> VerifyReport:
     """Make a database of a backup or an export.
 
     Args:
@@ -411,6 +397,9 @@ def restore(
         force: Whether what is stored there is replaced.
         progress: Is told how far it has come.
         key: The key of the file, and of the SQLite database that is made. Default: the key in the environment, if any.
+
+    Returns:
+        How much was verified.
 
     Raises:
         InvalidInput: The file is missing or of another kind, or something is stored at the target.
@@ -431,19 +420,19 @@ def restore(
     damaged = f"{safe_repr(str(file))} is damaged, and was not restored"
     if is_postgres(name):
         with _opened(file, key) as engine:
-            checked = _verified(engine, damaged, progress)
-            name = copy(engine, name, force=force, progress=progress).target
+            report = _verified(engine, damaged, progress)
+            copy(engine, name, force=force, progress=progress)
     else:
         with whole_copy(_free_file(name, key, force=force)) as made:
             encrypted_database.copied_file(file, made, key)
             opening = Opening(key=key, limits=MEASURED_BEFORE)
             with contextlib.closing(Database(made, opening=opening)) as database:
-                checked = _verified(database.engine, damaged, progress, index=True)
-    return RestoreReport(source=str(file), target=name, checked=checked)
+                report = _verified(database.engine, damaged, progress, index=True)
+    return report
 
 
-def _verified(engine: Engine, damaged: str, progress: Watch | None = None, *, index: bool = False) -> Mapping[str, int]:
-    """Verify a database, and return how much was looked at.
+def _verified(engine: Engine, damaged: str, progress: Watch | None = None, *, index: bool = False) -> VerifyReport:
+    """Verify a database.
 
     Raises:
         DatabaseUnreadable: Something is wrong; the error begins with `damaged`.
@@ -452,7 +441,7 @@ def _verified(engine: Engine, damaged: str, progress: Watch | None = None, *, in
     if not report.ok:
         more = f" and {len(report.problems) - 1} more" if len(report.problems) > 1 else ""
         raise DatabaseUnreadable(f"{damaged}: {report.problems[0]}{more}.")
-    return report.checked
+    return report
 
 
 def rekey(

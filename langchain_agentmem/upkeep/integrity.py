@@ -23,7 +23,7 @@ from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.message_log import CONVERSATION
-from langchain_agentmem.errors import AgentMemoryError, DatabaseTimeout, InvalidInput, MemoryClosed, safe_repr
+from langchain_agentmem.errors import DatabaseTimeout, InvalidInput, MemoryClosed, safe_repr
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.search import search_index
 from langchain_agentmem.storage import Engine, Operation, Transaction, open_engine, queries, query
@@ -146,8 +146,6 @@ def _found(name: str, look: Callable[[], list[str]]) -> list[str]:
         return look()
     except (MemoryClosed, DatabaseTimeout):
         raise
-    except AgentMemoryError as error:
-        return [f"the check of the {name} cannot go on: {error}"]
     except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
         return [f"the check of the {name} cannot go on: {safe_repr(error)}"]
 
@@ -271,13 +269,7 @@ def adopt(tx: Transaction, name: str, path: str) -> None:
     for at in talks:
         branches += message_log.leave(tx, at, path)
     if thread is None and not branches:
-        homes = [namespaces.namespace_of(row["path"]) for row in query.find_threads(tx, name=name, ns="")]
-        there = (
-            f" One is in {', '.join(map(namespaces.named, homes))}, and stays there, since the threads of a namespace "
-            "share what they remember. One that was imported to the wrong place is imported anew, with a namespace "
-            "such as users/{user_id}, and erased here."
-        )
-        raise InvalidInput(f"There is no thread or conversation {safe_repr(name)} in the root.{there * bool(homes)}")
+        raise InvalidInput(f"There is no thread or conversation {safe_repr(name)} in the root.")
     number = 0 if thread is None else thread.id
     move_rows(tx, namespace, number, branches)
     query.move_pasts(tx, thread=number, namespace=namespace)

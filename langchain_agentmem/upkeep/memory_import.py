@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from secrets import randbits
 from typing import Any, TypeAlias
@@ -94,7 +95,7 @@ class MemoryImport:
         self._take_branches()
         self._take_authors()
         self._take("entry")
-        self._take("compaction", self._adjust_compaction, size=1)
+        self._take("compaction", partial(compaction_records.renumber, ids=self._ids["compaction"]), size=1)
         self._take("item", known=("namespace_id", "key"))
         self._take("blob", known=("namespace_id", "key"))
         self._take("finished_task", self._adjust_finished, known=("thread_id", "task"))
@@ -132,9 +133,10 @@ class MemoryImport:
             rows: Some of the table's rows. Default: all.
             size: How many rows are inserted at once.
         """
+        has_own = _TABLES[name].key == ("id",) and name != "memory_group"
         for page in pages(self._source.matching(name) if rows is None else rows, size):
             self._counting.add(len(page))
-            ids = iter(self._new_ids(name, len(page)))
+            ids = iter(self._tx.take_ids(name, len(page)) if has_own else ())
             fresh: list[tuple[Any, Row]] = []  # with the ids in the export
             for row in page:
                 old: Any = row.get("id")
@@ -156,10 +158,6 @@ class MemoryImport:
             else:
                 fresh.append((old, row))
         return fresh
-
-    def _new_ids(self, name: str, count: int) -> list[int]:
-        has_own = _TABLES[name].key == ("id",) and name != "memory_group"
-        return self._tx.take_ids(name, count) if has_own else []
 
     def _translate(self, name: str, row: Row) -> bool:
         """Give a row the ids that its references have here; False where one of these rows was not taken."""
@@ -184,10 +182,9 @@ class MemoryImport:
         if not rows:
             return
         self._store_contents(name, rows)
-        most = self._limits.value_bytes
         for row in rows:
             for value in row.values():
-                if isinstance(value, str | bytes) and len(value) > most:
+                if isinstance(value, str | bytes):
                     self._limits.check("value_bytes", len(value), f"A value of the table {name}")
             if "document_id" in row:
                 row["document_id"] = None
@@ -276,10 +273,8 @@ class MemoryImport:
 
     def _branches_of_checkpoints(self) -> set[int]:
         """Return the branches on which checkpoints stand that were taken, or stand nowhere here."""
-        wanted: set[int] = set()
-        for row in self._source.matching("place"):
-            if row["line_id"] in self._ids["checkpoint_line"]:
-                wanted.add(row["branch_id"])
+        lines = self._ids["checkpoint_line"]
+        wanted = {row["branch_id"] for row in self._source.matching("place") if row["line_id"] in lines}
         return wanted | {row["branch_id"] for line in self._lines_here for row in self._placeless(line)}
 
     def _placeless(self, line: int) -> list[Row]:
@@ -420,8 +415,6 @@ class MemoryImport:
             sorted((self._group(group), last if last == FOREVER else self._version(last)) for group, last in bounds)
         )
 
-    def _adjust_compaction(self, row: Row) -> None:
-        compaction_records.renumber(row, self._ids["compaction"])
 
     def _take_audit(self) -> None:
         """Append the entries of the audit trail that are new to the chain."""

@@ -14,7 +14,6 @@ import pytest
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import DatabaseReadOnly, DatabaseUnreadable
 from langchain_agentmem.upkeep.database_copy import restore
-from langchain_agentmem.upkeep.integrity import diagnose
 
 
 def without_privileges(function: Callable[[], Any]) -> Any:

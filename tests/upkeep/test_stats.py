@@ -34,7 +34,7 @@ class TestParts:
         assert sum(told["bytes_by_part"].values()) == told["bytes"] - told["free_bytes"]
         assert set(told["bytes_by_part"]) == set(tables_by_part())
         assert min(told["bytes_by_part"].values()) >= 0
-        assert told["bytes_by_part"]["facts"] > 0
+        assert told["bytes_by_part"]["layers"] > 0
 
     def test_what_is_stored_counts_where_it_belongs(self, memory):
         text = "".join(map(chr, np.random.default_rng(7).integers(0x4E00, 0x9000, 300_000)))

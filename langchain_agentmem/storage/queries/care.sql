@@ -21,7 +21,6 @@ select
     (select count(*) from memory where kind = 'core' and deleted = 0 and until = 4611686018427387904) as core,
     (select count(*) from memory where kind = 'event' and deleted = 0 and until = 4611686018427387904) as events,
     (select count(*) from memory where kind = 'record' and deleted = 0 and until = 4611686018427387904) as records,
-    (select count(*) from memory where kind = 'fact') as fact_versions,
     (select count(*) from memory where kind = 'fact' and deleted = 0 and until = 4611686018427387904) as facts,
     (select count(*) from memory where kind = 'fact_due' and deleted = 0 and until = 4611686018427387904)
         as waiting_facts,
