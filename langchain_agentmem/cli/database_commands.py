@@ -284,7 +284,7 @@ def prune(
         report,
         f"{counted(report.checkpoints, 'checkpoints')} of {counted(report.threads, 'threads')} and "
         f"{counted(report.messages, 'messages')} of {counted(report.conversations, 'conversations')} {would}removed, "
-        f"{counted(report.archived, 'entries')} {would}compressed by {counted(report.saved_bytes, 'bytes')}.{others}",
+        f"{counted(report.archived, 'entries')} {would}compressed.{others}",
     )
 
 

@@ -195,7 +195,6 @@ class PruneReport:
         conversations: How many conversations lost messages.
         messages: How many messages.
         archived: How many entries of the audit trail were compressed.
-        saved_bytes: How many bytes that saved.
         dry_run: Whether it only would.
     """
 
@@ -204,7 +203,6 @@ class PruneReport:
     conversations: int = 0
     messages: int = 0
     archived: int = 0
-    saved_bytes: int = 0
     dry_run: bool = False
 
 
@@ -586,11 +584,11 @@ class Admin(Upkeep):
                 counts["conversations" if what == "messages" else "threads"] += bool(count)
                 if progress is not None:
                     progress(Progress("pruning", number, len(found)))
-            archived, saved = (0, 0) if before is None else _archive(do, low, high, before)
+            archived = 0 if before is None else _archive(do, low, high, before)
             if not dry_run:
                 self.database.write(None, lambda tx: prompt_notes.sweep(tx, now=now))
                 engine.release()
-            return PruneReport(**counts, archived=archived, saved_bytes=saved, dry_run=dry_run)
+            return PruneReport(**counts, archived=archived, dry_run=dry_run)
 
         return self._run("care.prune", work)
 
@@ -658,14 +656,13 @@ def _prune_thread(do: Callable[[Operation[Any]], Any], at: ThreadKey, keep: int,
     return int(count)
 
 
-def _archive(do: Callable[[Operation[Any]], Any], low: str, high: str, before: int) -> tuple[int, int]:
-    """Compress old entries of the audit trail. Return how many, and how many bytes that saves."""
+def _archive(do: Callable[[Operation[Any]], Any], low: str, high: str, before: int) -> int:
+    """Compress old entries of the audit trail, a page at a time. Return how many."""
     from langchain_agentmem.audit.audit_store import archive  # noqa: PLC0415 - who needs it pays
 
-    archived, saved = 0, 0
-    after: int | None = 0
+    archived, after = 0, 0
     while after is not None:
         # A rehearsal of one page leaves the page as it was, and goes on behind it all the same.
         page = do(partial(archive, low=low, high=high, before=before, after=after))
-        archived, saved, after = archived + page.entries, saved + page.saved, page.after
-    return archived, saved
+        archived, after = archived + page.entries, page.after
+    return archived
