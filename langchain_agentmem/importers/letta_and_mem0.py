@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 from langchain_agentmem.base.argument_checks import name_given, text_given
 from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.base.redaction import redact, redact_value
+from langchain_agentmem.conversations.message_log import LogEntry
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.importers import parcels
 from langchain_agentmem.layers.layer import USUAL
@@ -199,39 +200,28 @@ def _passages(agent: _Agent, rows: Iterable[Row]) -> Iterator[parcels.Thing]:
 
 
 def _conversation(agent: _Agent, name: str, rows: Sequence[Row]) -> Iterator[parcels.Thing]:
-    what = f"the conversation {safe_repr(name)}"
     try:
-        said, own = _said(rows, agent.home)
+        if entries := _said(rows, agent.home):
+            yield parcels.conversation(agent.home, name, entries)
     except parcels.MALFORMED as error:
-        yield parcels.LeftOut(what, parcels.why(error), len(rows), "messages")
-        return
-    if said:
-        yield parcels.parcel_of(what, len(said), partial(_entries, agent.home, name, said), "messages")
-    if own:
-        reason = "Letta compiles them, or tells its agent with them that time has passed."
-        yield parcels.LeftOut(f"prompts and events in {what}", reason, own, "events")
+        yield parcels.LeftOut(f"the conversation {safe_repr(name)}", parcels.why(error), len(rows), "messages")
 
 
-def _entries(home: parcels.Destination, name: str, said: Sequence[tuple[int, Row]]) -> parcels.Parcel:
-    return parcels.conversation(home, name, [parcels.said(each, at) for at, each in said])
-
-
-def _said(rows: Sequence[Row], to: parcels.Destination) -> tuple[list[tuple[int, Row]], int]:
-    """What was said, as messages with their times; and how much was only said by Letta itself."""
-    found: list[tuple[int, Row]] = []
+def _said(rows: Sequence[Row], to: parcels.Destination) -> list[LogEntry]:
+    """What was said, oldest first."""
+    found: list[LogEntry] = []
     spoken: set[str] = set()
-    names, own = parcels.Names(), 0
+    names = parcels.Names()
     for at, _, row in sorted((parcels.time_of(each.get("created_at"), to.now), n, each) for n, each in enumerate(rows)):
         given = row.get("id")
         key = given if isinstance(given, str) and _OWN_ID.fullmatch(given) else None
         made = _messages(row, spoken)
-        own += made is None
-        found += [(at, {**each, "message_id": names.given(key, at, each)}) for each in made or ()]
-    return found, own
+        found += [parcels.said({**each, "message_id": names.given(key, at, each)}, at) for each in made]
+    return found
 
 
-def _messages(row: Row, spoken: set[str]) -> list[dict[str, Any]] | None:
-    """The messages that a row stands for; None if only Letta says it.
+def _messages(row: Row, spoken: set[str]) -> list[dict[str, Any]]:
+    """The messages that a row stands for; none if only Letta says it.
 
     Args:
         row: The row.
@@ -249,10 +239,10 @@ def _messages(row: Row, spoken: set[str]) -> list[dict[str, Any]] | None:
         text, by_letta = _unpacked(text)
         others = [each for each in parts if each["type"] != "text"]
         content = [*([{"type": "text", "text": text}] if text else []), *others] if others else text
-        return None if by_letta else [{"role": "user", "content": content, **name}]
+        return [] if by_letta else [{"role": "user", "content": content, **name}]
     calls = list(row.get("tool_calls") or ())
     if role not in ("assistant", "approval") or (role == "approval" and not calls):
-        return None
+        return []
     if (said := _spoken(calls)) is not None:
         spoken.add(calls[0]["id"])
         thoughts = [{"type": "reasoning", "reasoning": text}] if text else []

@@ -218,21 +218,6 @@ Reader: TypeAlias = Callable[[Any, Destination], Generator[Thing]]
 """Opens a source, yields what it holds and what of it is left out, and closes it."""
 
 
-def parcel_of(what: str, count: int, build: Callable[[], Parcel], holds: Holds) -> Thing:
-    """A parcel, or that it is left out, since it is malformed.
-
-    Args:
-        what: What it is.
-        count: How many things it holds.
-        build: Makes it.
-        holds: What these are.
-    """
-    try:
-        return build()
-    except MALFORMED as error:
-        return LeftOut(what, why(error), count, holds)
-
-
 def owned(
     to: Destination,
     name: Any,
@@ -376,8 +361,10 @@ def remembered(
             except MALFORMED as error:
                 yield LeftOut(name(row), why(error), holds="memories")
         if drafts:
-            build = partial(memories, to, what, [*drafts.values()], *labels)
-            yield parcel_of(what, len(drafts), build, "memories")
+            try:
+                yield memories(to, what, [*drafts.values()], *labels)
+            except MALFORMED as error:
+                yield LeftOut(what, why(error), len(drafts), "memories")
 
 
 def add_unknown(tx: Transaction, change: Change, drafts: Sequence[RowDraft]) -> list[RowDraft]:

@@ -37,7 +37,7 @@ from langchain_agentmem.importers import parcels
 from langchain_agentmem.language_models.model_calls import Writer
 from langchain_agentmem.layers.layer import USUAL
 from langchain_agentmem.layers.memory_layers import MOST, record
-from langchain_agentmem.messages.role_rounds import Attachment, Conversation
+from langchain_agentmem.messages.role_rounds import Conversation
 from langchain_agentmem.rewinding import branches, memory_rows
 from langchain_agentmem.rewinding.branches import KIND, MAIN, BranchAt, Change, changed
 from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RowDraft, body_of
@@ -72,30 +72,22 @@ def _session(path: Path, name: str, to: parcels.Destination) -> Iterator[parcels
         return
     if not isinstance(given, Mapping) or not isinstance(given.get("rounds"), list):
         raise InvalidInput(f"{safe_repr(str(path))} is no session of TaskWeaver: it has no rounds.")
-    dropped = _with_ids(given, parcels.Names())
+    _give_ids(given, parcels.Names())
     session = Conversation.from_dict(given)
     own, entries = given.get("id"), _entries(session, parcels.time_of_file(path))
     key = own if isinstance(own, str) and own else name
     what, build = f"the session {safe_repr(key)}", partial(parcels.conversation, name=key, entries=entries)
-    found = [*parcels.owned(to, key, what, len(entries), build)]
-    yield from found
-    if dropped and found:
-        why_dropped = f"TaskWeaver has no such types any more: {', '.join(sorted(set(dropped)))}."
-        yield parcels.LeftOut(f"attachments in {safe_repr(path.name)}", why_dropped, len(dropped))
+    yield from parcels.owned(to, key, what, len(entries), build)
 
 
-def _with_ids(given: Mapping[str, Any], names: parcels.Names) -> list[str]:
-    """Give those an id that have none; gives the types of the attachments that are no more."""
-    dropped = []
+def _give_ids(given: Mapping[str, Any], names: parcels.Names) -> None:
+    """Give the rounds, posts and attachments an id that have none."""
     for each in given["rounds"]:
         each["id"] = names.given(each.get("id"), "round", each.get("user_query"))
         for post in each.get("post_list") or ():
             post["id"] = names.given(post.get("id"), "post", post.get("send_from"), post.get("message"))
             for attached in post.get("attachment_list") or ():
                 attached["id"] = names.given(attached.get("id"), "attachment", attached.get("content"))
-                if Attachment.from_dict(attached) is None:
-                    dropped.append(str(attached["type"]))
-    return dropped
 
 
 def _entries(session: Conversation, otherwise: int) -> list[LogEntry]:
