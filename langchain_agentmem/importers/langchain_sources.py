@@ -370,41 +370,38 @@ def _in_tables(tables: ForeignTables, names: Sequence[str], to: parcels.Destinat
         # Messages without an id are known by their row, so that a table is read the same however it grows.
         for session, group in groupby(tables.rows(name, "session_id", "id"), itemgetter("session_id")):
             rows = list(group)
-            build = partial(_of_rows, name, session, rows)
+            told = [(row["message"], row.get("created_at"), f"{name}-{row.get('id', n)}") for n, row in enumerate(rows)]
+            build = partial(_chat, None if session is None else str(session), told, to.now)
             yield from parcels.owned(to, session, f"the conversation {safe_repr(session)}", len(rows), build)
-
-
-def _of_rows(table: str, session: Any, rows: Sequence[Mapping[str, Any]], to: parcels.Destination) -> parcels.Parcel:
-    names, entries = parcels.Names(), []
-    for place, row in enumerate(rows):
-        value = row["message"]
-        message = json.loads(value) if isinstance(value, str | bytes) else value
-        said_at = parcels.time_of(row.get("created_at"), to.now)
-        entries.append(entry_given(message, names, said_at, f"{table}-{row.get('id', place)}"))
-    return parcels.conversation(to, None if session is None else str(session), entries)
 
 
 def _in_file(path: Path, name: str, to: parcels.Destination) -> Iterator[parcels.Thing]:
     messages = parcels.value_of_file(path, to.limits)
     if not isinstance(messages, list):
         raise InvalidInput(f"{safe_repr(str(path))} holds no list of messages, as FileChatMessageHistory writes it.")
-    build = partial(_of_list, path, name, messages)
+    build = partial(_chat, name, [(each, None, None) for each in messages], parcels.time_of_file(path))
     yield from parcels.owned(to, name, f"the file {safe_repr(path.name)}", len(messages), build)
 
 
-def _of_list(path: Path, name: str, messages: Sequence[Any], to: parcels.Destination) -> parcels.Parcel:
-    names, said_at = parcels.Names(), parcels.time_of_file(path)
-    return parcels.conversation(to, name, [entry_given(each, names, said_at) for each in messages])
+def _chat(
+    name: str | None, told: Sequence[tuple[Any, Any, str | None]], otherwise: int, to: parcels.Destination
+) -> parcels.Parcel:
+    """The conversation of some messages, each with its time or None, and the id of one that has none."""
+    names, entries = parcels.Names(), []
+    for value, said_at, own in told:
+        message = json.loads(value) if isinstance(value, str | bytes) else value
+        entries.append(_entry(message, names, parcels.time_of(said_at, otherwise), own))
+    return parcels.conversation(to, name, entries)
 
 
-def entry_given(message: Any, names: parcels.Names, said_at: int, own: str | None = None) -> LogEntry:
+def _entry(message: Any, names: parcels.Names, said_at: int, own: str | None) -> LogEntry:
     """The entry of a message in LangChain's form.
 
     Args:
         message: A dictionary of its type and its data.
         names: Gives ids.
         said_at: When it was said, if it does not say so itself.
-        own: The id of one that has none. Default: one made of what it says.
+        own: The id of one that has none. None: one is made of what it says.
 
     Raises:
         MessageError: It is no message.
