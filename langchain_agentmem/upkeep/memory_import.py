@@ -415,7 +415,6 @@ class MemoryImport:
             sorted((self._group(group), last if last == FOREVER else self._version(last)) for group, last in bounds)
         )
 
-
     def _take_audit(self) -> None:
         """Append the entries of the audit trail that are new to the chain."""
         rows = self._source.run(query.exported_audit)
