@@ -95,9 +95,6 @@ def _warn_of_type(kind: type) -> None:
         logger.warning("Values of the type %s.%s come back from a checkpoint as %s.", module, name, becomes)
 
 
-_PAIR = 2
-
-
 @contextmanager
 def readable(at: ThreadKey, name: str | None, *, decoding: bool = False) -> Iterator[None]:
     """A block in which damage becomes an error that names the thread and the checkpoint.
@@ -228,7 +225,7 @@ def pairs(writes: Any) -> list[tuple[Any, Any]]:
     """
     given = listed(writes, "write")
     for each in given:
-        if not isinstance(each, tuple | list) or len(each) != _PAIR:
+        if not isinstance(each, tuple | list) or len(each) != 2:  # noqa: PLR2004 - a pair
             raise InvalidInput(f"writes must be pairs of a channel and a value, not {safe_repr(each)}.")
     return given
 
@@ -322,12 +319,12 @@ class Coding:
 
     def _remember(self, at: ThreadKey, ns: str, thread: Thread) -> None:
         with self._remembering:
-            before = self._threads.pop(at, None)  # so that the one that was used last is forgotten last
+            before = self._threads.get(at)
             if ns != OWN_LINE:
                 thread = thread._replace(line=before.line if before is not None and before.id == thread.id else None)
+            if len(self._threads) >= KNOWN_THREADS:
+                self._threads.clear()
             self._threads[at] = thread
-            while len(self._threads) > KNOWN_THREADS:
-                del self._threads[next(iter(self._threads))]
 
     def folded(
         self,

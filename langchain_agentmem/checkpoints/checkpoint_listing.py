@@ -18,7 +18,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from langchain_agentmem.base.argument_checks import ALL, check_flag, check_whole
+from langchain_agentmem.base.argument_checks import ALL, check_flag, check_instance, check_whole
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.encoding import under
 from langchain_agentmem.base.namespaces import ThreadKey, config_given, configurable_of, range_of
@@ -78,9 +78,7 @@ def list_pages(
             f"{safe_repr(before)} does not."
         )
     edge = None if edge is None else text_of(edge, "checkpoint")
-    wanted = {} if wanted is None else wanted
-    if not isinstance(wanted, Mapping):
-        raise InvalidInput(f"filter must be a dictionary, not {safe_repr(wanted)}.")
+    wanted = check_instance(dict, wanted, "filter") or {}
     if limit is not None:
         check_whole("limit", limit, 0)
     keys = _keys(saver, KeyFilter(at, low, high, ns, name, edge), wanted, limit)

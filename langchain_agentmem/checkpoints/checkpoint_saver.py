@@ -59,7 +59,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
-from typing import Any, ParamSpec, Self, TypeAlias, TypeVar, Unpack
+from typing import Any, Literal, ParamSpec, Self, TypeAlias, TypeVar, Unpack
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -73,10 +73,9 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.store.base import BaseStore
 
 from langchain_agentmem.base import concurrency
-from langchain_agentmem.base.argument_checks import check_flag, check_instance, texts_given
+from langchain_agentmem.base.argument_checks import check_flag, check_instance, check_value, texts_given
 from langchain_agentmem.base.clock import micros, time_written
 from langchain_agentmem.base.events import listener_given
 from langchain_agentmem.base.namespaces import CONFIG_KEY, Namespace, ThreadKey, id_of, path_of, range_of
@@ -495,11 +494,6 @@ class AgentMemorySaver(concurrency.Closing, BaseCheckpointSaver[str]):
         Raises:
             InvalidInput: A checkpoint cannot be stored. The others before it were.
         """
-        if isinstance(from_saver, BaseStore):
-            raise InvalidInput(
-                f"{safe_repr(from_saver)} is a store, not a saver: its items come with import_from, of the kind "
-                "langgraph-store."
-            )
         if not all(callable(getattr(from_saver, name, None)) for name in ("list", "alist", "get_tuple", "aget_tuple")):
             raise InvalidInput(f"Threads are imported from another checkpointer, not from {safe_repr(from_saver)}.")
         progress = listener_given(progress, "progress")
@@ -589,8 +583,7 @@ class AgentMemorySaver(concurrency.Closing, BaseCheckpointSaver[str]):
         Raises:
             InvalidInput: There is no such strategy, or the threads are no ids.
         """
-        if not isinstance(strategy, str) or strategy not in ("keep_latest", "delete"):
-            raise InvalidInput(f"There is no strategy {safe_repr(strategy)}; there are 'keep_latest' and 'delete'.")
+        check_value(Literal["keep_latest", "delete"], strategy, "strategy")
         names = [id_of(thread_id, "thread") for thread_id in codec.listed(thread_ids, "thread")]
         if strategy == "delete":
             for name in names:
@@ -781,12 +774,6 @@ class AgentMemorySaver(concurrency.Closing, BaseCheckpointSaver[str]):
         return value
 
 
-WENT_ON = (
-    "it went on here since, so what is new at the source does not follow what is newest here: import it into another "
-    "namespace, or erase it here before."
-)
-
-
 def refusal(database: Database, configs: Sequence[RunnableConfig]) -> str | None:
     """Return why nothing of a thread is copied: it went on in both places, and has one newest state.
 
@@ -806,7 +793,12 @@ def refusal(database: Database, configs: Sequence[RunnableConfig]) -> str | None
         if thread is None or not newest or newest[0]["name"] in own:
             return None
         there = (query.checkpoint_there(tx, line=thread.line, checkpoint=name) for name in own)
-        return None if all(there) else WENT_ON
+        if all(there):
+            return None
+        return (
+            "it went on here since, so what is new at the source does not follow what is newest here: import it into "
+            "another namespace, or erase it here before."
+        )
 
     return database.engine.read(look)
 

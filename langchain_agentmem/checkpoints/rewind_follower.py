@@ -72,12 +72,8 @@ class _Watch(BaseCallbackHandler):
             return
         self._chains[run_id] = parent_run_id, ns
         told = list(self.told)
-        node = any(tag.startswith("graph:step:") for tag in tags or ())
-        if (
-            not node
-            and not self._is_called(parent_run_id, ns)
-            and not any(runs.is_graph(parent_run_id) for runs in told)
-        ):
+        is_attempt = any(tag.startswith("graph:step:") for tag in tags or ()) or self._is_called(parent_run_id, ns)
+        if not is_attempt and not any(runs.is_graph(parent_run_id) for runs in told):
             return  # something that an attempt does, and not one itself
         graphs = list(self._around(parent_run_id))
         found = [(runs, run) for runs in told if (run := runs.watched(graphs)) is not None]

@@ -37,7 +37,6 @@ from langchain_agentmem.threads.value_store import Recall, ShelfWriter, StoredPa
 
 WIDTH = 32
 SHORT_WIDTH = 6
-_DISTINCT_BYTES = 6
 _KNOWN = ("v", "ts", "id", "channel_values", "channel_versions", "versions_seen", "updated_channels", "pending_sends")
 
 
@@ -50,7 +49,7 @@ def next_version(current: str | float | None) -> str:
     Raises:
         InvalidInput: It is neither text nor number, or a text that no number with as many digits can follow.
     """
-    distinct = secrets.token_urlsafe(_DISTINCT_BYTES)
+    distinct = secrets.token_urlsafe(6)
     text = current if isinstance(current, str) else ""
     if current is None or (isinstance(current, int | float) and abs(current) < 10**WIDTH):
         text = f"{int(current or 0):0{WIDTH}}"
