@@ -44,7 +44,9 @@ tickets are still there. A document that changed meanwhile has another ticket. A
 it up to two seconds, so that what was just stored is found. A batch that the model refuses is tried again text by text.
 Nearest vectors are computed with numpy over the ranges of the search, from blocks that are kept in memory, up to a
 gigabyte, and read on where something was added. Where
-PostgreSQL has pgvector when vectors are first wanted, it compares them in a table of its own, each with the question's.
+PostgreSQL has pgvector when vectors are first wanted, it compares them in a table of its own. From 50,000 on that has
+an HNSW index, made in the background and used only by searches through as many and through a tenth of all: where a
+filter leaves out nearly everything, or too little is found, each vector is compared.
 
 A message's vector counts twice: by itself, and mixed with its neighbours'. In short talk the mixture tells more, and in
 long replies the message itself. Whether a model knows the language of a question is told from the words: if what holds

@@ -58,7 +58,11 @@ DIGITS = 6
 
 Range = tuple[int, int]
 
-_MOST_OF_PGVECTOR = 16_000  # dimensions
+MANY = 50_000
+"""Vectors from which on pgvector has an index, and which a search must look through to use it."""
+SHARE = 0.1
+"""The part of all vectors that a search must look through to use the index."""
+_MOST_OF_PGVECTOR, _MOST_INDEXED = 16_000, 4_000  # dimensions
 _NEXT, _BEFORE, _QUESTION_BEFORE, _SECOND = 0.4, 0.4, 0.9, 0.2
 
 
@@ -126,6 +130,23 @@ def server_side_emptied(tx: Transaction) -> None:
     [state] = query.vector_state(tx)
     if state["pgvector"]:
         query.empty_pgvector(tx)
+
+
+def _lacks_index(tx: Transaction) -> float | None:
+    """Return 0 if pgvector compares so many vectors that an index is wanted, which this role may make; else None."""
+    [state] = query.vector_state(tx)
+    if not state["pgvector"] or state["newest"] < MANY or state["dimensions"] > _MOST_INDEXED:
+        return None
+    return 0.0 if any(row["lacking"] for row in query.vector_index(tx, least=MANY)) else None
+
+
+def _serves(tx: Transaction, ranges: Sequence[Range], vectors: int) -> bool:
+    """Whether the index finds what is near in some ranges: they hold so much of all that little is left out."""
+    if vectors < MANY:
+        return False
+    [totals] = query.totals(tx, ranges=json.dumps(ranges))
+    is_much = totals["documents"] >= max(MANY, vectors * SHARE)
+    return bool(is_much and any(row["valid"] for row in query.vector_index(tx, least=0)))
 
 
 def _begun(tx: Transaction, dimensions: int) -> bool:
@@ -224,7 +245,12 @@ class Near(NamedTuple):
         """The documents in some ranges that lie nearest to the question with their cosines, the nearest first."""
         [state] = query.vector_state(tx)
         if state["pgvector"]:
-            rows = query.nearest_pgvector(tx, vector=_text(self.vector), ranges=json.dumps(ranges), limit=limit)
+            wanted = {"vector": _text(self.vector), "ranges": json.dumps(ranges), "limit": limit}
+            rows: Sequence[Any] = ()
+            if _serves(tx, ranges, state["newest"]):
+                rows = query.nearest_indexed(tx, **wanted)
+            if len(rows) < limit:
+                rows = query.nearest_pgvector(tx, **wanted)
             return {row["document_id"]: 1 - row["distance"] for row in rows}
         best: dict[int, float] = {}
 
@@ -465,6 +491,8 @@ logger = logging.getLogger(__name__)
 
 EMBED = TaskKey(path_of(()), "embed")
 """The task that gives documents their vectors, one for the whole database."""
+INDEX = TaskKey(path_of(()), "index_vectors")
+"""The task that makes an index of vectors, where pgvector compares many of them."""
 BATCH = 64
 """Documents that are embedded at once."""
 PATIENCE = 2.0
@@ -519,8 +547,10 @@ class Embedder:
         self._shelf = VectorCache()
         # LangGraph's wrapper of an async function has nothing else.
         self._awaited = getattr(embeddings, "afunc", None) is not None and getattr(embeddings, "func", None) is None
-        self._engine = database.engine  # it keeps no database open
-        self._task = database.background.keep(EMBED, _has_waiting, self._embed_waiting)
+        self._engine, self._background = database.engine, database.background  # it keeps no database open
+        self._tasks = [self._background.keep(EMBED, _has_waiting, self._embed_waiting)]
+        if self._engine.dialect == "postgres":
+            self._tasks.append(self._background.keep(INDEX, _lacks_index, self._index))
 
     def serve(self) -> None:
         """Give what is in the database its vectors, from now on.
@@ -531,15 +561,17 @@ class Embedder:
         [state] = self._engine.read(query.vector_state)
         if state["dimensions"] != self.dimensions:
             self._engine.write(lambda tx: want(tx, self.dimensions))
-        self._task.wake()
+        for task in self._tasks:
+            task.wake()
 
     def wake(self, _: Database) -> None:
         """Something was written: go to work in the background."""
-        self._task.wake()
+        self._tasks[0].wake()
 
     def close(self) -> None:
         """Go to work no more. What still waits is kept for the next time."""
-        self._task.stop()
+        for task in self._tasks:
+            task.stop()
 
     def forget(self) -> None:
         """Forget every vector that was read."""
@@ -553,7 +585,7 @@ class Embedder:
         Raises:
             Exception: Whatever the embeddings raise.
         """
-        self._task.settle()
+        self._tasks[0].settle()
 
     def near(self, text: str) -> Near | None:
         """Return the vector of a question; None when the embeddings fail.
@@ -563,7 +595,7 @@ class Embedder:
         """
         if self._engine.read(lambda tx: waiting(tx, 1)):
             with place_given_up():
-                self._task.hurry(PATIENCE)
+                self._tasks[0].hurry(PATIENCE)
         try:
             vector = abandonable(partial(self._ask, "embed_query", text))
             return Near(unit(vector, self.dimensions), self._shelf)
@@ -592,8 +624,16 @@ class Embedder:
         while batch := self._engine.write(next_batch):
             ticket = batch[-1].ticket
             refused = self._embed_all(batch) or refused
+        for task in self._tasks[1:]:
+            task.wake()
         if refused is not None:
             raise refused
+
+    def _index(self, _: Lease) -> None:
+        """Make the index of vectors; no transaction may hold its statements."""
+        self._engine.alter(
+            self._engine.read(lambda tx: [row["statement"] for row in query.vector_index_statements(tx)])
+        )
 
     def _embed_all(self, batch: Sequence[Waiting]) -> Exception | None:
         """Embed a batch; where it is refused, one document after the other, the likeliest to succeed first.

@@ -16,7 +16,7 @@ import re
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from importlib import resources
@@ -225,6 +225,14 @@ class Engine(ABC):
     @abstractmethod
     def snapshot(self) -> AbstractContextManager[Select]:
         """Return a context in which any statement reads the database as of the moment when it is entered."""
+
+    def alter(self, statements: Sequence[str]) -> None:
+        """Run statements that take long and that no transaction may hold. Closing the engine does not wait for them.
+
+        Args:
+            statements: The SQL of each, which somebody else may run again after any of them.
+        """
+        raise NotImplementedError
 
     def read(self, do: Operation[T]) -> T:
         """Run an operation that only reads, on one snapshot.

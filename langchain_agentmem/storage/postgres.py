@@ -488,6 +488,13 @@ class PostgresEngine(Engine):
                     connection.execute(psycopg.sql.SQL("lock table {} in access exclusive mode").format(name))
                 connection.execute(psycopg.sql.SQL("vacuum (full) {}").format(name))
 
+    def alter(self, statements: Sequence[str]) -> None:
+        """Run statements that take long and that no transaction may hold. Closing the engine does not wait for them."""
+        self._check()
+        with translated(self.path), self._connection() as connection:
+            for statement in statements:
+                connection.execute(statement.encode())
+
     def _outwait_older_transactions(self, connection: psycopg.Connection[Any]) -> None:
         """VACUUM keeps what a transaction older than the erasure may still see, so such transactions must end first."""
         deadline = time.monotonic() + self._busy_timeout

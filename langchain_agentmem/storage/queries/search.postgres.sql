@@ -249,3 +249,57 @@ join search_pgvector v
 group by v.document_id
 order by distance, v.document_id desc
 limit cast(:limit as bigint);
+
+-- name: nearest_indexed
+-- The same by the index, which may miss some; fewer than are wanted where others are nearer.
+select document_id, cast(round(cast(min(distance) as numeric), 6) as double precision) as distance
+from search_pgvector_nearest(:vector, cast(:ranges as json), 2 * cast(:limit as bigint))
+group by document_id
+order by distance, document_id desc
+limit cast(:limit as bigint);
+
+-- name: vector_index
+-- Whether vectors have an index that serves; if not, whether this role may make one, which can go on where a search must
+-- leave out much, as pgvector can from 0.8 on; and whether there are so many vectors.
+select i.valid,
+    not i.valid and pg_has_role(t.relowner, 'usage') and cast(string_to_array(e.extversion, '.') as bigint[]) >= '{0,8}'
+        and cast(:least as bigint) = (select count(*) from (select from search_pgvector limit cast(:least as bigint)) v)
+        as lacking
+from pg_class t
+cross join pg_extension e
+cross join (
+    select count(*) > 0 as valid from pg_index where indexrelid = to_regclass('search_pgvector_near') and indisvalid
+) i
+where t.oid = to_regclass('search_pgvector') and e.extname = 'vector';
+
+-- name: vector_index_statements
+-- What makes that index, in half precision; the first statement takes away one that was not finished. A function sets what
+-- the index needs, for itself alone: to look at the most that it can, and to go on where little is left of that. Settings
+-- of pgvector are known once it was used.
+select unnest(array[
+    format('drop index concurrently if exists %1$I.search_pgvector_near', p.ours),
+    format('select %1$I.search_pgvector_of(''[1]'');
+        create or replace function %1$I.search_pgvector_nearest(question text, ranges json, wanted bigint)
+        returns table (document_id bigint, distance double precision) language sql stable
+        set hnsw.iterative_scan = relaxed_order set hnsw.ef_search = 1000 set enable_sort = off
+        as $nearest$
+            select n.document_id, n.vector operator(%2$I.<=>) cast($1 as %2$I.vector)
+            from (
+                select v.document_id, v.vector from %1$I.search_pgvector v
+                where exists (
+                    select from json_array_elements($2) r
+                    where v.document_id >= cast(r.value ->> 0 as bigint) and v.document_id < cast(r.value ->> 1 as bigint)
+                    offset 0
+                )
+                order by cast(v.vector as %2$I.halfvec(%3$s)) operator(%2$I.<=>) cast($1 as %2$I.halfvec(%3$s))
+                limit $3
+            ) n
+        $nearest$', p.ours, p.pgvectors, p.dimensions),
+    format('create index concurrently search_pgvector_near on %1$I.search_pgvector
+        using hnsw (cast(vector as %2$I.halfvec(%3$s)) %2$I.halfvec_cosine_ops)', p.ours, p.pgvectors, p.dimensions)
+]) as statement
+from (
+    select current_schema() as ours, n.nspname as pgvectors, s.dimensions
+    from pg_extension e join pg_namespace n on n.oid = e.extnamespace cross join search_state s
+    where e.extname = 'vector' and s.id = 1
+) p;

@@ -142,6 +142,15 @@ select null as id where false;
 -- name: insert_pgvector
 select :id as id, :passage as passage, :vector as vector where false;
 
+-- name: nearest_indexed
+select null as document_id, null as distance where :vector = :ranges and :limit < 0;
+
+-- name: vector_index
+select 0 as valid, 0 as lacking where :least < 0;
+
+-- name: vector_index_statements
+select null as statement where false;
+
 -- name: nearest_pgvector
 select null as document_id, null as distance where :vector = :ranges and :limit < 0;
 

@@ -3,11 +3,13 @@
 import asyncio
 import multiprocessing
 import queue
+import random
 import threading
 
 import psycopg
 import pytest
 from langchain_core.embeddings import Embeddings
+from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.concurrency import reading
@@ -18,9 +20,10 @@ from langchain_agentmem.search.analysis import question
 from langchain_agentmem.search.memory_search import Walls, ranges_of
 from langchain_agentmem.search.memory_search import near as near_question
 from langchain_agentmem.search.vectors import embedder_of
-from langchain_agentmem.storage import background
+from langchain_agentmem.storage import background, query
 from tests.conftest import run_raw
 from tests.search.conftest import DIMS, WORDS, found, held_up, in_thread, said, waiting
+from tests.word_embeddings import WordEmbeddings
 
 
 class Choosy(Embeddings):
@@ -40,6 +43,14 @@ class Choosy(Embeddings):
         self.began.set()
         assert self.go_on.wait(120)
         return WORDS.embed_query(text)
+
+
+class AnyDirection(WordEmbeddings):
+    """Texts have directions by chance, the same each time."""
+
+    def embed_query(self, text):
+        chance = random.Random(text)
+        return [chance.gauss(0, 1) for _ in range(self.dims)]
 
 
 class OnlyAwaited(Embeddings):
@@ -306,6 +317,16 @@ class TestShelf:
 
 @pytest.mark.sqlite_suffices
 class TestPgvector:
+    @pytest.fixture
+    def indexed(self, with_pgvector, opened, monkeypatch):
+        """A memory with so many messages that it has an index."""
+        monkeypatch.setattr(vectors, "MANY", 10)
+        memory = opened(where=with_pgvector)
+        memory.conversation("c", namespace=("a",)).add_messages([HumanMessage(f"cat {n}") for n in range(30)])
+        memory.settle()
+        memory.database.background.settle()
+        return memory
+
     @pytest.mark.slow
     def test_it_compares_where_it_is_installed_and_finds_the_same(self, with_pgvector, opened, raw, tmp_path):
         memory, other = opened(where=with_pgvector), opened(where=str(tmp_path / "other.db"))
@@ -335,6 +356,43 @@ class TestPgvector:
         assert raw(memory, "select count(*) as n from search_pgvector")[0]["n"] == 1
         memory.erase(namespace=("a",))
         assert raw(memory, "select count(*) as n from search_pgvector")[0]["n"] == 0
+
+    @pytest.mark.slow("in every form")
+    def test_its_index_finds_what_is_nearest_where_there_are_many(self, with_pgvector, opened, raw, monkeypatch):
+        monkeypatch.setattr(vectors, "MANY", 400)
+        memory = opened(AnyDirection(), where=with_pgvector)
+        for name, count in (("large", 900), ("middle", 450), ("small", 40)):
+            texts = [HumanMessage(f"{name} {number}") for number in range(count)]
+            memory.conversation("c", namespace=(name,)).add_messages(texts)
+        memory.settle()
+        memory.database.background.settle()
+        assert memory.database.engine.read(lambda tx: vectors._serves(tx, [(0, 2**62)], 1_390))
+        asked, real = [], query.nearest_indexed
+        monkeypatch.setattr(query, "nearest_indexed", lambda tx, **given: asked.append(given) or real(tx, **given))
+        for path, least in ((("large",), 0.95), (("middle",), 0.95), (("small",), 1.0)):
+            found = [nearest(memory, path, number) for number in range(20)]
+            monkeypatch.setattr(vectors, "MANY", 2**60)
+            exact = [nearest(memory, path, number) for number in range(20)]
+            monkeypatch.setattr(vectors, "MANY", 400)
+            shared = sum(len(one.keys() & other.keys()) for one, other in zip(found, exact, strict=True))
+            assert shared / sum(map(len, exact)) >= least
+        assert len(asked) == 40  # not in the small one, nor where there are not many
+        assert memory.admin.verify().problems == ()
+
+    @pytest.mark.slow
+    def test_where_its_index_finds_too_little_it_looks_everywhere(self, indexed, monkeypatch):
+        monkeypatch.setattr(vectors, "SHARE", 0)
+        real = query.nearest_indexed
+        monkeypatch.setattr(query, "nearest_indexed", lambda tx, **given: real(tx, **given | {"limit": 2}))
+        assert len(nearest(indexed, ("a",), 0)) == 10
+
+    @pytest.mark.slow
+    def test_an_index_that_was_not_finished_is_made_anew(self, indexed, raw):
+        memory = indexed
+        raw(memory, "update pg_index set indisvalid = false where indexrelid = 'search_pgvector_near'::regclass")
+        assert memory.database.engine.read(vectors._lacks_index) == 0
+        memory.database.background.settle()
+        assert memory.database.engine.read(vectors._lacks_index) is None
 
     @pytest.mark.slow
     def test_vectors_that_are_too_long_for_it_are_compared_without_it(self, with_pgvector, raw):
