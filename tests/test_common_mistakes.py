@@ -178,7 +178,7 @@ REFUSED = {
     'AgentMemoryStore(memory, ttl={"default": 5})': "There is no option 'default'. Options: refresh_on_read",
     "memory.store.batch(1)": "operations",
     "memory.store.batch([7])": "Unknown operation 7: give GetOp, SearchOp, PutOp or ListNamespacesOp",
-    "memory.store.list_namespaces(max_depth=0)": "max_depth must be at least 1",
+    "memory.store.list_namespaces(max_depth=0)": "max_depth must be greater than 0",
     # looking after it
     "memory.erase()": "Say what to erase: namespace=, thread_id= or conversation_id=",
     'memory.erase(namespace=("a",), dry_run=1)': "dry_run must be",

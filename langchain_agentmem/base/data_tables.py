@@ -18,10 +18,7 @@ def data_text(name: str) -> str:
     Args:
         name: Its path within the package, as `search/dates.yaml`.
     """
-    found = get_data(__package__ or "", f"../{name}")
-    if found is None:
-        raise FileNotFoundError(name)
-    return found.decode()
+    return (get_data(__package__ or "", f"../{name}") or b"").decode()
 
 
 def data_table(name: str) -> Any:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -336,9 +336,6 @@ class Hooks:
         loop, here = asyncio.get_running_loop(), asyncio.current_task()
         if tasks := [task for task in list(self._tasks) if task.get_loop() is loop and task is not here]:
             await asyncio.wait(tasks, timeout=SETTLE_SECONDS)
-
-    def __iter__(self) -> Iterator[Hook]:
-        return iter(self._hooks)
 
     def __len__(self) -> int:
         return len(self._hooks)
