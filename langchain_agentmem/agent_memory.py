@@ -500,7 +500,7 @@ class AgentMemory(Maintenance, Closing):
         }
         types = Literal["conversation_history", "kg", "layers", "managed_conversation", "session"]
         name = check_value(types, memory_type, "memory_type")
-        return _made(f"A {name} memory cannot be made of this", makers[name], **options)  # type: ignore[no-any-return]
+        return _made(f"A {safe_repr(name)} memory cannot be made of this", makers[name], **options)  # type: ignore[no-any-return]
 
     def tools(
         self, branch_or_config: str | Mapping[str, Any] | None = None, include: Iterable[str] | None = None

@@ -294,9 +294,10 @@ def clear(tx: Transaction, at: ThreadKey, *, keep_description: bool) -> int:
     else:
         _delete(tx, at, branch)
     queries.collect(tx, _hashes(rows))
-    keys = [sorted({row["key"] for row in rows})] if keep_description else []
-    message_sources.forget(tx, *_own(at), at.name, *keys)
+    message_sources.forget(tx, *_own(at), at.name, sorted({row["key"] for row in rows}))
     _unsay(tx, at)
+    if not keep_description:
+        message_sources.forget(tx, *_own(at), at.name)
     return len(rows)
 
 
