@@ -296,7 +296,7 @@ class ManagedConversationMemory(ConversationMemory):
             "valid": self._context is not None,
             "context_messages": len(context.messages),
             "context_tokens": self._compactor.calibrated(context.tokens),
-            "raw_messages": self._count(),
+            "raw_messages": len(self),
         }
 
     aget_cache_stats = awaited(get_cache_stats)

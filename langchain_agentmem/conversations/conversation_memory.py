@@ -150,9 +150,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """Async version of `add_messages`."""
         await in_worker(partial(self.add_messages, messages), writes=True)
 
-    async def aadd_message(self, message: BaseMessage) -> None:
-        """Async version of `add_message`."""
-        await self.aadd_messages([message])
+    aadd_message = awaited(BaseChatMessageHistory.add_message, writes=True)
 
     def add_user_message(self, message: HumanMessage | str) -> None:
         """Add what a user says: a message or its text."""
@@ -483,7 +481,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     aload_from_file = awaited(load_from_file, writes=True)
 
     def __len__(self) -> int:
-        return self._count()
+        return self._run(None, lambda tx: message_log.count(tx, self._at))
 
     def __bool__(self) -> bool:
         return True  # a conversation without messages is still a conversation
@@ -572,9 +570,6 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     def _shown(self, find: _Find, show: Callable[[LogEntry], T], **asked: Any) -> list[T]:
         """Return what an operation finds, in another form. Image files are read meanwhile."""
         return self._run("retrieve", lambda tx: list(map(show, find(tx))), **asked)
-
-    def _count(self) -> int:
-        return self._run(None, lambda tx: message_log.count(tx, self._at))
 
     def _given(self, message: Any, **fields: Any) -> LogEntry:
         given = {name: value for name, value in fields.items() if value is not None}

@@ -14,20 +14,26 @@ from typing import Any
 from langchain_core.messages import BaseMessage, RemoveMessage
 
 from langchain_agentmem.base import encoding
-from langchain_agentmem.base.clock import micros, moment
+from langchain_agentmem.base.clock import EARLIEST, LATEST, micros
 from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import MessageError, safe_repr
 from langchain_agentmem.messages.langchain_messages import from_langchain, to_langchain
-from langchain_agentmem.messages.message import LANGCHAIN_ROLES, Message, decode_body, encode_body, message_time, plain
+from langchain_agentmem.messages.message import (
+    KEPT,
+    LANGCHAIN_ROLES,
+    Message,
+    check_fields,
+    decode_body,
+    encode_body,
+    message_time,
+    plain,
+)
 from langchain_agentmem.messages.message_marks import MEMORY_MARK, is_injected
 from langchain_agentmem.messages.provider_content import part_or_placeholder
 from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, Post, Round, SharedMemoryEntry
 
 _IMAGE = AttachmentType.image_url.value
-
-
-_FIELDS = frozenset(each.name for each in dataclasses.fields(Message)) - {"message_id"}
 
 
 def message_of(given: Any = None, *, new_id: Callable[[], str], **fields: Any) -> tuple[Message, bool]:
@@ -161,10 +167,7 @@ def changed(message: Message, changes: Mapping[str, Any]) -> Message:
     Raises:
         MessageError: A change does not fit.
     """
-    if unknown := sorted(changes.keys() - _FIELDS):
-        raise MessageError(
-            f"A message has no field {safe_repr(unknown[0])} to change; it has {', '.join(sorted(_FIELDS))}."
-        )
+    check_fields(changes, KEPT)
     return dataclasses.replace(message, **changes)
 
 
@@ -201,11 +204,9 @@ def _said_at(message: Message) -> int | None:
     told = message_time(message)
     if told is None:
         return None
-    try:
-        moment(micros(told))
-    except OverflowError as error:
-        raise MessageError(f"created_at lies outside the years 1 to 9999 in UTC: {safe_repr(told)}.") from error
-    return micros(told)
+    if not EARLIEST <= (said_at := micros(told)) <= LATEST:
+        raise MessageError(f"created_at lies outside the years 1 to 9999 in UTC: {safe_repr(told)}.")
+    return said_at
 
 
 USER, ASSISTANT = "User", "Assistant"

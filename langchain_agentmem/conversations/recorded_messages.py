@@ -17,6 +17,7 @@ from langchain_agentmem.base.namespaces import ThreadKey, id_of
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.compaction_records import newest_dropped, storable
 from langchain_agentmem.conversations.log_entries import entry_of
+from langchain_agentmem.conversations.message_log import copy, forget
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages.langchain_messages import to_langchain
 from langchain_agentmem.messages.message import Message, decode_body, encode_body, plain
@@ -25,6 +26,8 @@ from langchain_agentmem.rewinding.outlook import Outlook, said_from
 from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.part import CheckpointMessage, RecordedMessage
 from langchain_agentmem.storage.transaction import Row
+
+__all__ = ["copy", "current_turn", "forget", "named", "note"]
 
 _NEWEST = 200
 """Messages that are read to find the newest of a user's."""
@@ -94,16 +97,6 @@ def note(
     stored = message_log.append(tx, ThreadKey(path, name), entries, now=now, newer=True, made=made)
     new = set(stored.keys)
     return [each._replace(new=key in new) for key, each in unknown if key in new or not each.made]
-
-
-def copy(tx: Transaction, path: str, name: str, target: str, *, now: int) -> None:
-    """Record the messages of a thread for its copy, the thread `target` of the same namespace."""
-    message_log.copy(tx, ThreadKey(path, name), target, now=now)
-
-
-def forget(tx: Transaction, path: str, name: str) -> None:
-    """Delete what was noted of a thread that is deleted."""
-    message_log.forget(tx, ThreadKey(path, name))
 
 
 def current_turn(tx: Transaction, outlook: Outlook, now: int) -> frozenset[int]:

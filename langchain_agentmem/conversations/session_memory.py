@@ -607,15 +607,10 @@ class SessionMemory(LogMemory):
 
     # -- plumbing ----------------------------------------------------------------------------------------------
 
-    def _read(self, **asked: Any) -> tuple[list[LogEntry], list[LogEntry]]:
+    def _rounds(self, **asked: Any) -> list[Round]:
         if "role" in asked:
             _check_role(asked["role"])
-        found: tuple[list[LogEntry], list[LogEntry]]
-        found = self._run("read", partial(self._log.rounds, at=self._at), **asked)
-        return found
-
-    def _rounds(self, **asked: Any) -> list[Round]:
-        return assembled(*self._read(**asked))
+        return assembled(*self._run("read", partial(self._log.rounds, at=self._at), **asked))
 
     def _require_round(self, tx: Transaction, round_id: str) -> LogEntry:
         row = self._log.get(tx, self._at, id_of(round_id, "round", MessageError))

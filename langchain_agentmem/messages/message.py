@@ -311,9 +311,7 @@ class Message:
         try:
             return cls(**fields)
         except TypeError as error:
-            names = [each.name for each in dataclasses.fields(cls)]
-            if unknown := [name for name in fields if name not in names]:
-                raise MessageError(f"A message has no {safe_repr(unknown[0])}; it has {', '.join(names)}.") from error
+            check_fields(fields, [each.name for each in dataclasses.fields(cls)])
             raise MessageError(f"This does not describe a message: {error}") from error
 
     def to_llm_dict(self, *, include_id: bool = False, part_of: PartOf = image_part) -> dict[str, Any]:
@@ -404,6 +402,16 @@ class Message:
         return cls._made(found)
 
     from_response_dict = from_harmonized_response
+
+
+def check_fields(given: Iterable[str], known: Sequence[str]) -> None:
+    """Refuse names that are no fields of a message.
+
+    Raises:
+        MessageError: A name is none of the known ones.
+    """
+    if unknown := [name for name in given if name not in known]:
+        raise MessageError(f"A message has no {safe_repr(unknown[0])}; it has {', '.join(known)}.")
 
 
 KEPT = tuple(each.name for each in dataclasses.fields(Message) if each.name != "message_id")

@@ -152,12 +152,8 @@ def with_block(system: SystemMessage | None, part: Part, text: str) -> SystemMes
     text = block(part, text)
     if system is None:
         return SystemMessage(text)
-    content: str | list[str | dict[Any, Any]] = (
-        f"{system.content}\n\n{text}"
-        if isinstance(system.content, str)
-        else [*system.content, {"type": "text", "text": text}]
-    )
-    return system.model_copy(update={"content": content})
+    more: Any = f"\n\n{text}" if isinstance(system.content, str) else [{"type": "text", "text": text}]
+    return system.model_copy(update={"content": system.content + more})
 
 
 def last_said(messages: Sequence[BaseMessage]) -> int | None:

@@ -270,7 +270,7 @@ def copy(tx: Transaction, source: namespaces.ThreadKey, target: str, *, now: int
     copied = thread_lines.copy(tx, thread, there, target, now=now).id
     own, its = sealing.author_of(tx, thread.id), sealing.author_of(tx, copied)
     query.copy_said(tx, source=own.id, target=its.id)  # what it wrote stays its own where the copy seals it
-    thread_listener().copy(tx, thread.path, source.name, target, now=now)
+    thread_listener().copy(tx, namespaces.ThreadKey(thread.path, source.name), target, now=now)
     query.copy_places(tx, source=thread.id, target=copied)
     query.copy_finished(tx, source=thread.id, target=copied)
     query.copy_finished_groups(tx, source=thread.id, target=copied)
@@ -336,7 +336,7 @@ def delete(
     left = [_held(tx, row["id"]) for row in threads]
     deleted = thread_lines.delete(tx, threads)
     for row in threads:
-        thread_listener().forget(tx, row["path"], row["name"])
+        thread_listener().forget(tx, namespaces.ThreadKey(row["path"], row["name"]))
     for branch, position in folded:  # what no copy of the thread stands on needs not be there twice
         if rows := query.handed_over(tx, branch=branch, position=position):
             pairs = [{"copy": row["copy"], "original": row["original"]} for row in rows]
