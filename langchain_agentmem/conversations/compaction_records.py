@@ -27,7 +27,6 @@ from langchain_agentmem.storage import Transaction, query
 STATE, LOG = "state", "log"
 """Lanes: the context of a graph's state, and that of the conversation's own log. A role has a lane of its own."""
 PAGE = 200
-_END = 2**62
 _EPOCH = moment(0)
 
 
@@ -81,7 +80,7 @@ class CompactionRecord:
 
 def headers(tx: Transaction, at: ThreadKey, lane: str) -> list[CompactionRecord]:
     """Return the newest records of a lane, the newest first, without their bodies."""
-    rows = message_log.rows_of(tx, at, query.compactions, lane=lane, before=_END, limit=PAGE)
+    rows = message_log.rows_of(tx, at, query.compactions, lane=lane, before=message_log.ALL, limit=PAGE)
     return [CompactionRecord(**_header(row)) for row in rows]
 
 
@@ -233,11 +232,9 @@ def storable(message: BaseMessage) -> Message:
 
 
 def _without_objects(message: BaseMessage) -> BaseMessage:
-    bare: dict[str, Any] = {"additional_kwargs": {}, "response_metadata": {}}
+    bare: dict[str, Any] = {"content": message.text, "additional_kwargs": {}, "response_metadata": {}}
     if hasattr(message, "artifact"):
         bare["artifact"] = None
-    if not isinstance(message.content, str):
-        bare["content"] = message.text
     return message.model_copy(update=bare)
 
 

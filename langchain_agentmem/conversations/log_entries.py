@@ -33,8 +33,6 @@ from langchain_agentmem.messages.message_marks import MEMORY_MARK, is_injected
 from langchain_agentmem.messages.provider_content import part_or_placeholder
 from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, Post, Round, SharedMemoryEntry
 
-_IMAGE = AttachmentType.image_url.value
-
 
 def message_of(given: Any = None, *, new_id: Callable[[], str], **fields: Any) -> tuple[Message, bool]:
     """The message that a caller means, and whether its id was made for it just now.
@@ -142,7 +140,9 @@ def shown_message(body: bytes, key: str, attachments: bytes | None) -> Message:
     if attachments is None or message.role != "user":
         return message
     found = [
-        each["content"] for each in encoding.decode(bytes(attachments)) if each["type"] == _IMAGE and each["content"]
+        each["content"]
+        for each in encoding.decode(bytes(attachments))
+        if each["type"] == "image_url" and each["content"]
     ]
     return dataclasses.replace(message, images=[*(message.images or ()), *found]) if found else message
 

@@ -91,10 +91,6 @@ class LogEntry(NamedTuple):
         return body_text(self.body, with_calls=True) if b'"type"' in self.body else self.text
 
 
-_RESULTS = 16
-"""Results of tools among which their call is looked for at a time."""
-
-
 class Appended(NamedTuple):
     """What an append did.
 
@@ -400,11 +396,9 @@ def recent(tx: Transaction, at: ThreadKey, *, limit: int = ALL, role: str | None
 
 def recent_turns(tx: Transaction, at: ThreadKey, *, limit: int) -> list[LogEntry]:
     """Return the last messages, oldest first, and where they begin with results of tools the calls of these."""
-    found = recent(tx, at, limit=limit)
     most = limit
-    while len(found) == most and found and found[0].role == "tool":
-        most += _RESULTS
-        found = recent(tx, at, limit=most)
+    while len(found := recent(tx, at, limit=most)) == most and found and found[0].role == "tool":
+        most += 16
     start = max(0, len(found) - limit)
     while 0 < start < len(found) and found[start].role == "tool":
         start -= 1

@@ -55,7 +55,9 @@ def named(messages: Sequence[CheckpointMessage], now: int) -> dict[str, Recorded
             continue
         entry = _entry(message, stored, now)
         digest = queries.digest(entry.body)
-        key = _id(given)
+        key = ""
+        with suppress(InvalidInput):
+            key = id_of(given, "message")
         if nameless := not key:
             key = f"msg-{digest.hex()}"
             times[key] += 1
@@ -130,13 +132,6 @@ def _newest_turn(tx: Transaction, at: ThreadKey, outlook: Outlook, now: int) -> 
             break
         (turn if not row["follows"] or row["slot"] in seen else unseen).append(row)
     return (turn if turn and turn[-1]["role"] == "user" else []), unseen
-
-
-def _id(key: str | None) -> str:
-    """Return the id of a message; "" where it has none that can be one."""
-    with suppress(InvalidInput):
-        return id_of(key, "message")
-    return ""
 
 
 def _entry(message: Message, body: bytes | None, now: int) -> message_log.LogEntry:

@@ -176,8 +176,6 @@ _REFUSED_AFTER = {"assistant": "assistant", "tool": "user"}
 _KINDS: Mapping[str, type[BaseMessage]] = {"system": SystemMessage, "assistant": AIMessage}
 _SENT = ("content", "invalid_tool_calls", "name", "tool_call_id", "tool_calls")
 _FILLER = {MADE: FILLER}
-UNREADABLE = "unreadable"
-"""The argument of a call that could not be parsed: what was written."""
 
 
 def sound_until(messages: Sequence[BaseMessage], start: int = 0) -> int:
@@ -444,7 +442,7 @@ def _with_usable_calls(message: AIMessage) -> dict[str, Any]:
     blocks: list[Any] = message.content if isinstance(message.content, list) else []
     told = [*message.tool_calls]
     told += [  # what was written becomes the argument
-        tool_call(name=each["name"] or "", args={UNREADABLE: each["args"] or ""}, id=each["id"])
+        tool_call(name=each["name"] or "", args={"unreadable": each["args"] or ""}, id=each["id"])
         for each in message.invalid_tool_calls
     ]
     for block in blocks if not told else ():  # they are all there is of the calls then

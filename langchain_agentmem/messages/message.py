@@ -28,10 +28,6 @@ from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageE
 from langchain_agentmem.messages import provider_content
 from langchain_agentmem.messages.provider_content import PartOf, image_part
 
-_REPLY = (
-    *("role", "content", "name", "structured_data", "reasoning_details", "tool_call_id", "tool_calls", "agent_calls"),
-)
-
 
 def _fields_of(reply: Any) -> dict[str, Any]:
     """Return the arguments of a message that a reply holds, an object or a dictionary; only those that are set.
@@ -39,7 +35,8 @@ def _fields_of(reply: Any) -> dict[str, Any]:
     Raises:
         MessageError: It holds none.
     """
-    found = _named(reply, _REPLY)
+    found = _named(reply, ("role", "content", "name", "structured_data", "reasoning_details", "tool_call_id"))
+    found |= _named(reply, ("tool_calls", "agent_calls"))
     if not found:
         raise MessageError(f"A reply must be an object or a dictionary with the message, not {safe_repr(reply)}.")
     found["tool_calls"] = [_call(call) for call in found.get("tool_calls") or ()]

@@ -91,8 +91,6 @@ def converted(given: Sequence[Any]) -> list[BaseMessage]:
     Raises:
         InvalidInput: They are none.
     """
-    if all(issubclass(kind, BaseMessage) for kind in set(map(type, given))):  # quick for thousands of them
-        return list(given)
     try:
         return convert_to_messages(given)
     except (ValueError, TypeError, NotImplementedError, KeyError, AttributeError) as error:
@@ -193,8 +191,6 @@ def _outside(messages: Sequence[BaseMessage], place: int) -> int:
 
 READ = "__pregel_read"
 """Where LangGraph leaves, in a task's config, the function that reads the state's channels."""
-QUESTIONS = ("input", "question", "query", "user_query")
-"""Variables of a prompt that are taken for the question."""
 HISTORY, CONTEXT = "messages", "llm_input_messages"
 """The keys of a state: its messages, and what its model is shown of them."""
 
@@ -335,6 +331,6 @@ def _before(given: str, text: str) -> str:
 def _asking(variables: Mapping[str, Any]) -> list[BaseMessage]:
     """The question among the variables of a prompt, as a message."""
     texts = {name: value for name, value in variables.items() if isinstance(value, str)}
-    named = [texts[name] for name in QUESTIONS if name in texts]
+    named = [texts[name] for name in ("input", "question", "query", "user_query") if name in texts]
     asked = named[0] if named else next(iter(texts.values())) if len(texts) == 1 else None
     return [] if asked is None else [HumanMessage(asked)]

@@ -165,12 +165,6 @@ def _local_path(image: str) -> Path:
     return Path(image).expanduser()
 
 
-_CAPTION_KEYS = ("caption", "alt", "title")
-
-_NOT_CHAT_PARTS = THOUGHTS | CALLS
-"""Blocks that the chat API carries in fields of their own, or not at all."""
-
-
 def json_text(value: Any, *, sort_keys: bool = False) -> str:
     """Give structured content as JSON text for a model to read: dates as ISO text, sets as lists.
 
@@ -290,13 +284,13 @@ def _block_lines(block: Any) -> list[str]:
     if not isinstance(block, Mapping):
         return []
     kind = kind_of(block)
-    if kind in _NOT_CHAT_PARTS:
+    if kind in THOUGHTS | CALLS:
         return []
     text = block.get("text")
     lines = [text] if isinstance(text, str) and (kind is None or kind in TEXTS) else []
     if kind == "tool_result":  # a provider's own form of a tool's answer holds content again
         return [readable_text(block.get("content"))]
-    lines.extend(block[key] for key in _CAPTION_KEYS if isinstance(block.get(key), str))
+    lines.extend(block[key] for key in ("caption", "alt", "title") if isinstance(block.get(key), str))
     return [line for line in lines if line]
 
 

@@ -20,7 +20,6 @@ from langchain_agentmem.messages.langchain_messages import EXACT, from_langchain
 from langchain_agentmem.messages.message import decode_body, encode_body
 
 _TAGGED = f'"{TAG}"'.encode()
-_EXACT_FLOAT = 2.0**53  # a whole number beyond this may have been an integer that orjson could not hold
 
 _EMPTY: dict[str, BaseMessage] = {
     "user": HumanMessage(content=""),
@@ -194,12 +193,15 @@ def _put_calls(own: dict[str, Any], calls: list[dict[str, Any]]) -> bool:
 
 
 def _has_lost_integers(value: Any) -> bool:
-    """Whether a number may have been a whole number of more than 64 bits, which orjson reads as a float."""
+    """Whether a number may have been a whole number of more than 64 bits, which orjson reads as a float.
+
+    A float below 2**53 was none.
+    """
     if type(value) is dict:
         return any(_has_lost_integers(item) for item in value.values())
     if type(value) is list:
         return any(map(_has_lost_integers, value))
-    return type(value) is float and abs(value) >= _EXACT_FLOAT
+    return type(value) is float and abs(value) >= 2.0**53
 
 
 def _has_enums(value: Any) -> bool:
