@@ -34,7 +34,7 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 import yaml
 
-from langchain_agentmem.base.argument_checks import check_flag
+from langchain_agentmem.base.argument_checks import check_flag, texts_given
 from langchain_agentmem.base.fencing import fenced, harmless
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import id_of
@@ -54,7 +54,7 @@ class Experience(Portable):
 
     Attributes:
         exp_id: What it is known by, within a library. A number becomes text.
-        who: The roles it is meant for, as a tuple; empty for all. Any iterable, one name or None is accepted.
+        who: The roles it is meant for, as a tuple; empty for all. A list or set of names, one name or None is accepted.
         when: The condition, which whoever selects is shown.
         what: The instruction, which is put into the prompt.
 
@@ -113,12 +113,7 @@ class Experience(Portable):
 
 def _roles(given: Any) -> tuple[str, ...]:
     """Names of roles, each once."""
-    names = [given] if isinstance(given, str) else [] if given is None else given
-    if isinstance(names, Mapping) or not isinstance(names, Iterable):
-        raise InvalidInput(f"The roles of an experience are a list of names, not {type(given).__name__}.")
-    names = list(names)
-    if not all(isinstance(name, str) for name in names):
-        raise InvalidInput("The roles of an experience are a list of names: one of them is no text.")
+    names = [] if given is None else texts_given(given, "The roles of an experience")
     return tuple(dict.fromkeys(filter(None, map(str.strip, names))))
 
 

@@ -194,38 +194,30 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         MissingExtra: The model is a name, and langchain is not installed.
     """
 
-    def __init__(
-        self,
-        library: ExperienceLibrary,
-        *,
-        role: str | None = None,
-        model: ModelLike | None = None,
-        strategy: Strategy | None = None,
-        template: str | SelectionTemplate | None = None,
-        max_selected: int | None = None,
-        session: Session | None = None,
-        query: Callable[[Any], str] | None = None,
-        enabled: bool = True,
-        timeout: float | None = None,
-    ) -> None:
+    def __init__(self, library: ExperienceLibrary, **options: Unpack[SelectorOptions]) -> None:
         if not isinstance(library, ExperienceLibrary):
             raise InvalidInput(f"Experiences are selected from an ExperienceLibrary, not from {safe_repr(library)}.")
+        known = SelectorOptions.__annotations__
+        if unknown := [name for name in options if name not in known]:
+            raise InvalidInput(f"There is no option {safe_repr(unknown[0])}. Options: {', '.join(known)}.")
         self.library = library
-        timeout = check_timeout(timeout)
-        if not isinstance(template, SelectionTemplate):
-            template = DEFAULT if template is None else SelectionTemplate(template)
-        self.role = (check_value(str | None, role, "role") or "").strip() or None
-        self.enabled = check_flag("enabled", enabled)
+        self.role = (check_value(str | None, options.get("role"), "role") or "").strip() or None
+        self.enabled = check_flag("enabled", options.get("enabled", True))
+        model, template = options.get("model"), options.get("template")
         self._model: Any = usable_model(model)
-        usual: Strategy = "lexical" if model is None else "model"
-        self.strategy: Strategy = check_value(Strategy | None, strategy, "strategy") or usual
+        strategy: Strategy | None = check_value(Strategy | None, options.get("strategy"), "strategy")
+        self.strategy: Strategy = strategy or ("lexical" if model is None else "model")
         if self.strategy != "lexical" and model is None:
             raise InvalidInput(f"To select by the strategy {safe_repr(strategy)} a model is needed: give model=.")
+        if not isinstance(template, SelectionTemplate):
+            template = DEFAULT if template is None else SelectionTemplate(template)
         self._template = template
-        self._max_selected = check_value(Annotated[int, Ge(1)] | None, max_selected, "max_selected")
-        self._timeout = timeout
-        self._session: Session | None = check_value(SessionMemory | Callable[..., Any] | None, session, "session")
-        self._query: Callable[[Any], str] | None = check_value(Callable[..., Any] | None, query, "query")
+        self._max_selected = check_value(Annotated[int, Ge(1)] | None, options.get("max_selected"), "max_selected")
+        self._timeout = check_timeout(options.get("timeout"))
+        self._session: Session | None = check_value(
+            SessionMemory | Callable[..., Any] | None, options.get("session"), "session"
+        )
+        self._query: Callable[[Any], str] | None = check_value(Callable[..., Any] | None, options.get("query"), "query")
         self._database: Database = library.database
         self._counter = TokenCounter()
         self._failures = FirstFailures(logger)
@@ -298,8 +290,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        if context is not None and not isinstance(context, str):
-            raise InvalidInput(f"The context of a query is a text, not {type(context).__name__}.")
+        check_value(str | None, context, "context")
         messages = form_of(query, {}, PART).messages
         log = None if prompt_log_path is None else beside(path_of_file(prompt_log_path))
         asked = question_of(self._query, query, messages)
@@ -531,9 +522,6 @@ class ExperienceLibrary:
         Raises:
             InvalidInput: An argument is wrong.
         """
-        known = SelectorOptions.__annotations__
-        if unknown := [name for name in options if name not in known]:
-            raise InvalidInput(f"There is no option {safe_repr(unknown[0])}. Options: {', '.join(known)}.")
         return ExperienceSelector(self, **options)
 
     # -- what the folder holds ----------------------------------------------------------------------------------

@@ -44,17 +44,9 @@ from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, View
 from langchain_agentmem.rewinding.outlook import MORE, Outlook, reach_of
 from langchain_agentmem.rewinding.thread_memory import standpoint_of
+from langchain_agentmem.search import memory_search
 from langchain_agentmem.search.analysis import question
-from langchain_agentmem.search.memory_search import (
-    MemoryKind,
-    Recollection,
-    Search,
-    Walls,
-    again,
-    group_by_text,
-    origin_of,
-    trusts,
-)
+from langchain_agentmem.search.memory_search import MemoryKind, Recollection, Walls, group_by_text, origin_of, trusts
 from langchain_agentmem.search.timeline import Order, order_for
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
@@ -162,8 +154,7 @@ class MemoryInjection(MemoryRunnable):
             id_of(self.branch_or_config, "branch")
         if self.namespace is not None:
             path_of(self.namespace)
-        if self.query is not None and not callable(self.query):
-            raise InvalidInput(f"query must be a function, not {type(self.query).__name__}.")
+        check_value(Callable[..., Any] | None, self.query, "query")
         check_whole("limit", self.limit)
         self._kinds = None if self.kinds is None else tuple(dict.fromkeys(texts_given(self.kinds, "kinds")))
         known = all_parts().kinds
@@ -328,7 +319,7 @@ class MemoryInjection(MemoryRunnable):
         if rows := [each.row for each in items if each.row is not None]:
             walls, outlook = self._reach(request)
             now = self._database.now()
-            hits = self._database.read(None, lambda tx: again(tx, rows, now=now, outlook=outlook))
+            hits = self._database.read(None, lambda tx: memory_search.again(tx, rows, now=now, outlook=outlook))
             for hit in hits:
                 if walls.hold(hit) and self._trusts(hit):  # the row of what is gone may be another's by now
                     there[hit.kind, hit.id] = _hit(hit)
@@ -417,7 +408,7 @@ class MemoryInjection(MemoryRunnable):
             kinds = [kind for kind in (usual if kinds is None else kinds) if kind not in LAYERED]
         if kinds is None or kinds:
             walls, outlook = self._reach(request)
-            search = Search(
+            search = memory_search.Search(
                 question(asked, self._database.now()),
                 walls._replace(kinds=all_parts().stored_as(kinds), trusted=self._trusted),
                 many,

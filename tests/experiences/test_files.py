@@ -61,7 +61,7 @@ class TestAnExperience:
         for who in (None, (), [], "", [""], " "):
             experience = Experience.from_dict({"exp_id": "a", "who": who, "when": "b", "what": "c"})
             assert (experience.who, experience.is_for("Planner"), experience.is_for(None)) == ((), True, True), who
-        for who in ("Planner", ["Planner"], ("Planner", " Planner "), {"Planner"}, iter(["Planner"])):
+        for who in ("Planner", ["Planner"], ("Planner", " Planner "), {"Planner"}):
             experience = Experience("a", who, "b", "c")
             assert experience.who == ("Planner",), who
             # Who has no role is given everything, and people write the names of roles in any case.

@@ -23,7 +23,6 @@ import langchain_agentmem
 from langchain_agentmem import compaction
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.compaction.compaction_node import CompactionNode, CompactionOptions
-from langchain_agentmem.experiences.experience_library import ExperienceSelector, SelectorOptions
 from langchain_agentmem.facts.fact import _FACT_FIELDS
 from langchain_agentmem.facts.fact_tools import RememberFacts, RememberFactsOptions
 from langchain_agentmem.facts.kg_memory import FactFields
@@ -93,7 +92,6 @@ class TestOptions:
             (CompactionOptions, CompactionNode.__init__, {"memory", "model", "config"}),
             (RememberFactsOptions, RememberFacts.__init__, {"memory", "model"}),
             (InjectionOptions, MemoryInjection.__init__, {"memory", "branch_or_config"}),
-            (SelectorOptions, ExperienceSelector.__init__, {"library"}),
         ],
     )
     def test_are_those_of_what_is_made(self, options, function, without):
