@@ -143,10 +143,6 @@ def told(experiences: Iterable[Experience]) -> str:
 
 PREFIX, SUFFIX = "handcrafted_exp_", ".yaml"
 """The parts of the name of a file that is written."""
-SUFFIXES = (SUFFIX, ".yml")
-"""The ends of the names of files that are read."""
-NOT_READ = (".", "raw_exp_")
-"""The beginnings of the names of files that are not read: hidden files and TaskWeaver's sessions."""
 LARGEST = 300_000
 """Bytes that a file may have."""
 _FIELDS = {"exp_id", "who", "when", "what", "experience_text"}
@@ -248,7 +244,8 @@ class Folder:
             if not self._subfolders:
                 below.clear()
             for name in names:
-                if name.lower().endswith(SUFFIXES) and not name.startswith(NOT_READ):
+                # Hidden files and TaskWeaver's sessions are not read.
+                if name.lower().endswith((SUFFIX, ".yml")) and not name.startswith((".", "raw_exp_")):
                     found[Path(folder, name)] = _read(Path(folder, name))
         for error in locked:
             found[Path(error.filename)] = _refused(f"The folder cannot be read: {error.strerror or error}.")

@@ -102,8 +102,6 @@ from langchain_agentmem.tracing import brief
 logger = logging.getLogger(__name__)
 
 SELECTION_PROMPT, ALIAS = "experience.selection_prompt_path", "experience.llm_alias"
-_CALLED = {"code_interpreter": "code_generator"}
-"""Roles whose switch is not called after them in the original system."""
 ROUNDS = 3
 """How many rounds a selection looks back on, as in the original system."""
 _REMEMBERED = 256
@@ -249,7 +247,8 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         if not isinstance(role := options.get("role"), str) or not role.strip():
             raise InvalidInput('from_config needs a role, such as "Planner", to know which switch counts.')
         name = re.sub(r"\W+|(?<=[a-z0-9])(?=[A-Z])", "_", role.strip()).lower()
-        given: SelectorOptions = {"enabled": config.get(f"{_CALLED.get(name, name)}.use_experience", False)}
+        switch = "code_generator" if name == "code_interpreter" else name  # as in the original system
+        given: SelectorOptions = {"enabled": config.get(f"{switch}.use_experience", False)}
         if path := config.get(SELECTION_PROMPT):
             given["template"] = SelectionTemplate.from_file(path)
         if alias := config.get(ALIAS):
@@ -338,15 +337,8 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         with self._database.step("experience.select", inputs, config=request.config) as step:
             made = self._select(request)
             chosen = [{"exp_id": each, "score": made.scores[each], "reason": made.reasons[each]} for each in made.ids]
-            step.finish(
-                lambda: {
-                    "chosen": chosen,
-                    "candidate_ids": made.candidates,
-                    "asked_ids": made.asked,
-                    "strategy": made.strategy,
-                    "fell_back": made.fell_back,
-                }
-            )
+            ids = {"candidate_ids": made.candidates, "asked_ids": made.asked}
+            step.finish(lambda: {"chosen": chosen, "fell_back": made.fell_back, **ids})
         return made
 
     def _place(self, messages: Sequence[BaseMessage], config: RunnableConfig) -> list[BaseMessage]:

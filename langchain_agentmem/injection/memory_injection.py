@@ -308,11 +308,13 @@ class MemoryInjection(MemoryRunnable):
                 for kind, make in ((EVENT, event_of), (RECORD, record_of)):
                     keys = [each.id for each in own if each.kind == kind]
                     kept = memory_rows.named(tx, view, kind, keys) if keys else {}
-                    there.update({(kind, key): made for key, each in kept.items() if self._trusts(made := make(each))})
+                    there.update(
+                        {(kind, key): made for key, each in kept.items() if trusts(made := make(each), self._trusted)}
+                    )
                 facts = FactView(tx, view)
                 for each in own:
                     fact = facts.fact(each.id) if each.kind == "fact" else None
-                    if fact is not None and self._trusts(fact):
+                    if fact is not None and trusts(fact, self._trusted):
                         there["fact", each.id] = _fact(fact)
 
             ground.read(None, look)
@@ -321,7 +323,7 @@ class MemoryInjection(MemoryRunnable):
             now = self._database.now()
             hits = self._database.read(None, lambda tx: memory_search.again(tx, rows, now=now, outlook=outlook))
             for hit in hits:
-                if walls.hold(hit) and self._trusts(hit):  # the row of what is gone may be another's by now
+                if walls.hold(hit) and trusts(hit, self._trusted):  # the row of what is gone may be another's by now
                     there[hit.kind, hit.id] = _hit(hit)
         return there
 
@@ -329,10 +331,6 @@ class MemoryInjection(MemoryRunnable):
         """How far a search reaches: the namespace of a layered memory that was given is named."""
         run = None if isinstance(self.branch_or_config, LayeredMemory) else request.config
         return reach_of(self._database, self._named, run)
-
-    def _trusts(self, found: Any) -> bool:
-        """Whether something is trusted enough to be shown."""
-        return trusts(found, self._trusted)
 
     def _inputs(self, request: InjectionRequest) -> dict[str, Any]:
         """What a trace shows of what was asked."""
@@ -356,8 +354,8 @@ class MemoryInjection(MemoryRunnable):
                 self._warned = True
                 logger.warning("A thread's memory cannot be shown, only what a search finds: %s", error)
             return None, Material()
-        trusted = [each for each in events if self._trusts(each)]
-        return layers, Material([each for each in core if self._trusts(each)], trusted[-NEWEST:])
+        trusted = [each for each in events if trusts(each, self._trusted)]
+        return layers, Material([each for each in core if trusts(each, self._trusted)], trusted[-NEWEST:])
 
     @property
     def _named(self) -> Sequence[str] | None:
@@ -375,9 +373,8 @@ class MemoryInjection(MemoryRunnable):
             scopes = self._database.scopes
             if not scopes.shared(path_of(scopes.resolve(self.namespace, config))):
                 return None
-        return LayeredMemory(
-            self._database, standpoint_of(self._database, config if whose is None else whose, self.namespace)
-        )
+        given = config if whose is None else whose
+        return LayeredMemory(self._database, standpoint_of(self._database, given, self.namespace))
 
     def _reader(self, layers: LayeredMemory | None) -> str:
         """Who notes what is shown: each memory that a thread is shown, or part of one, begins prompts for itself."""
@@ -393,14 +390,14 @@ class MemoryInjection(MemoryRunnable):
         # 30 more than are shown, as some of what is found stands in the context already.
         many = (self.limit + 30) * (1 if self._trusted is None else MORE)
         if layers is not None and (self._kinds is None or "record" in self._kinds):
-            records = [each for each in layers.archival.search(asked, many) if self._trusts(each)]
+            records = [each for each in layers.archival.search(asked, many) if trusts(each, self._trusted)]
             lists.append([_record(each) for each in records] if order == "time" else records)
         if layers is not None and (self._kinds is None or "fact" in self._kinds):
             facts = fact_reader.find_facts(layers._facts_ground, asked, many)
-            lists.append([_fact(each) for each in facts if self._trusts(each)])
+            lists.append([_fact(each) for each in facts if trusts(each, self._trusted)])
         if layers is not None and self._kinds is not None and "event" in self._kinds:
             events = layers.recall.search(asked, many)
-            lists.append([_event(each, dated=order == "time") for each in events if self._trusts(each)])
+            lists.append([_event(each, dated=order == "time") for each in events if trusts(each, self._trusted)])
         namespace = self._database.scopes.resolve(self._named, config)
         kinds: Sequence[str] | None = self._kinds  # None for all
         if layers is not None:  # which has looked for its own

@@ -528,12 +528,8 @@ class LayeredMemory(Layer):
         Raises:
             InvalidInput: They cannot be written.
         """
-
-        def look(tx: Transaction, view: View) -> dict[str, Any]:
-            held = _held(tx, view)
-            return prompt_context.final_memory(held.core, held.events, held.records)
-
-        final = self._ground.read("layers.export_final", look)
+        held = self._ground.read("layers.export_final", _held)
+        final = prompt_context.final_memory(held.core, held.events, held.records)
         settings = self.settings
         names = (settings.final_memory_filename_md, settings.final_memory_filename_json)
         return prompt_context.write_final(final, output_dir, *names)

@@ -39,7 +39,6 @@ from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.database import Database
 
 CorrectedKind: TypeAlias = Literal["core", "record", "fact"]
-_PLACE = ("namespace", "branch", "thread_id")
 _KEY, _WHO = "the key of what is corrected", "the name of who corrects"
 _COLUMNS = ("label", "importance", "expires_at", "created_at")
 _FACT_FIELDS = ("role", "subject", "predicate", "object", "start", "end", "sure")
@@ -220,7 +219,7 @@ class Corrections:
             InvalidInput: A value cannot be one, there is no such fact, or it says so already.
             Outdated: It has another version.
         """
-        place = {name: changes.pop(name) for name in _PLACE if name in changes}
+        place = {name: changes.pop(name) for name in ("namespace", "branch", "thread_id") if name in changes}
 
         def edit(layers: LayeredMemory, tx: Transaction, change: Change, old: Kept) -> None:
             layers._facts_ground.changes(tx, change).correct(old, changes)
@@ -398,20 +397,12 @@ class Corrections:
         return {"kind": kind, "key": key, "name": None if thread else branch, "thread": thread}
 
     def _correcting(
-        self,
-        kind: str,
-        key: str,
-        edit: _Edit,
-        *,
-        undone: Correction | None = None,
-        adds: bool = False,
-        by: Any = None,
-        expected: str | None = None,
-        **place: Any,
+        self, kind: str, key: str, edit: _Edit, *, undone: Correction | None = None, adds: bool = False, **how: Any
     ) -> Correction:
         """Write a version that is a correction; with `adds` also if there is no present value."""
         check_value(CorrectedKind, kind, "kind")
-        who, layers = name_given(by, _WHO), self._layers(**place)
+        who, expected = name_given(how.pop("by", None), _WHO), how.pop("expected", None)
+        layers = self._layers(**how)
         key = layers.core._key(key) if kind == CORE else name_given(key, _KEY)
         thread, path = thread_id_of(layers._ground.point), path_of(layers.namespace)
 

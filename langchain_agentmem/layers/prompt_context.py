@@ -32,7 +32,6 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from langchain_agentmem.base.fencing import harmless, on_one_line
 from langchain_agentmem.base.files import path_of_file, whole_file
-from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.language_models.tokens import ARCHIVAL, CORE, CUT, RECALL, Budget, Measure, TokenCounter
 from langchain_agentmem.layers.layer import CoreEntry, Event, Record
 from langchain_agentmem.layers.memory_layers import PROTECTED_KEYS
@@ -50,7 +49,7 @@ _SIGNS = re.compile(r"[*\\\]]")
 _BEGINNING = re.compile(r"\A(\d{0,9})([#>`~]|[-+*=_.)](?=[\s=*_-]|\Z))")
 
 T = TypeVar("T")
-Shorten = Callable[[str, int, str], str]
+Cutter = Callable[[str, int, str], str]
 """Makes a text have at most so many characters; the last argument says in a few words what it is."""
 
 
@@ -150,11 +149,7 @@ def record_data(record: AnyRecord) -> dict[str, Any]:
 
 
 def composed(
-    material: Material,
-    budget: Budget | None = None,
-    shorten: Shorten | None = None,
-    *,
-    counter: TokenCounter | None = None,
+    material: Material, budget: Budget | None = None, shorten: Cutter | None = None, counter: TokenCounter | None = None
 ) -> Composed:
     """What is to be shown, and as much of it as a budget allows.
 
@@ -378,8 +373,6 @@ def write_final(
         InvalidInput: They cannot be written.
     """
     folder = path_of_file(output_dir)
-    if markdown_name == json_name:
-        raise InvalidInput(f"The text and the data of the final memory cannot both be called {safe_repr(json_name)}.")
     markdown_path, json_path = folder / markdown_name, folder / json_name
     with whole_file(markdown_path, make_folder=True) as text, whole_file(json_path) as data:
         text.write(final_markdown(final))

@@ -315,20 +315,15 @@ def _item(entry: Mapping[str, Any], sources: Sources, where: str) -> tuple[str, 
 
 
 def _snapshot(
-    key: str,
-    item: ResourceItem,
-    source: ResourceSource,
-    folder: Path,
-    workspace: Path | None,
-    clean: Callable[[str], str],
+    key: str, item: ResourceItem, source: ResourceSource, folder: Path, root: Path | None, clean: Callable[[str], str]
 ) -> dict[str, Any]:
     """Take the snapshot of one item."""
     path, status = item.path, "pending"
     tree, excerpt, reason, found = "", "", "", None
-    if workspace is not None and item.source == "local":
+    if root is not None and item.source == "local":
         local = folder / source.host_path / below(path, source.mount_path)
         try:
-            tree, excerpt, reason, found = _read_item(item, workspace, local, clean)
+            tree, excerpt, reason, found = _read_item(item, root, local, clean)
             path, status = os.path.normpath(local), "available"
         except OSError as error:
             reason, status = _reason(error), "failed"
