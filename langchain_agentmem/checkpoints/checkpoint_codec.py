@@ -250,6 +250,7 @@ class Coding:
 
     Attributes:
         known: The messages that were read or stored lately.
+        threads: The threads as they were last seen, with their own lines if these were seen.
 
     Args:
         scopes: How configs are led to their namespace.
@@ -260,7 +261,7 @@ class Coding:
     def __init__(self, scopes: namespaces.Scopes = namespaces.Scopes()) -> None:  # noqa: B008 - a value
         self.scopes = scopes
         self.known = KnownMessages()
-        self._threads: dict[ThreadKey, Thread] = {}
+        self.threads: dict[ThreadKey, Thread] = {}
 
     def plan(
         self, serde: SerializerProtocol, at: ThreadKey, rows: Rows, values: Sequence[tuple[str, Any]], *, listing: bool
@@ -279,7 +280,7 @@ class Coding:
         Raises:
             InvalidInput: The serializer refuses a value.
         """
-        seen = self.seen(at)
+        seen = self.threads.get(at)
 
         def take_apart(place: StorePlace | None) -> checkpoint_log.WritePlan:
             draft = ValueDraft(serde, self.known, place, listing=listing)
@@ -294,10 +295,6 @@ class Coding:
                 warn_of_changes(value)
         return take_apart(None if seen is None else seen.place)
 
-    def seen(self, at: ThreadKey) -> Thread | None:
-        """A thread as it was last seen, with its own line if that was seen."""
-        return self._threads.get(at)
-
     def stored(
         self, at: ThreadKey, ns: str, thread: Thread, plan: checkpoint_log.WritePlan, writer: ShelfWriter | None
     ) -> None:
@@ -310,21 +307,21 @@ class Coding:
         """Keep nothing in memory of threads that are gone. Default: of none at all."""
         with self._remembering:
             if deleted is None:
-                self._threads.clear()
+                self.threads.clear()
                 self.known.forget()
             for at, shelf in deleted or ():
-                self._threads.pop(at, None)
-                self._threads.pop(at._replace(path=""), None)
+                self.threads.pop(at, None)
+                self.threads.pop(at._replace(path=""), None)
                 self.known.forget(shelf)
 
     def _remember(self, at: ThreadKey, ns: str, thread: Thread) -> None:
         with self._remembering:
-            before = self._threads.get(at)
+            before = self.threads.get(at)
             if ns != OWN_LINE:
                 thread = thread._replace(line=before.line if before is not None and before.id == thread.id else None)
-            if len(self._threads) >= KNOWN_THREADS:
-                self._threads.clear()
-            self._threads[at] = thread
+            if len(self.threads) >= KNOWN_THREADS:
+                self.threads.clear()
+            self.threads[at] = thread
 
     def folded(
         self,

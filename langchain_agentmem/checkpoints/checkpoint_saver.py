@@ -233,7 +233,7 @@ class AgentMemorySaver(concurrency.Closing, BaseCheckpointSaver[str]):
         at, ns, name = codec.address(config, self.database.scopes)
 
         def look(tx: Transaction) -> Saved | None:
-            return checkpoint_log.get(tx, at, ns, name, self._coding.known.take, seen=self._coding.seen(at))
+            return checkpoint_log.get(tx, at, ns, name, self._coding.known.take, seen=self._coding.threads.get(at))
 
         saved = self._read(look, at, name)
         found = None if saved is None else self._tuple(config, saved, at, ns)

@@ -336,7 +336,8 @@ class ValueDraft:
             if kind is list and value:
                 return self._list(value, depth)
             if isinstance(value, BaseMessage):
-                return [shelves.PART, self._message(value)]
+                number = None if self.shelf is None else next(self._cache.numbers((value,), self.shelf))
+                return [shelves.PART, self._new_message(value) if number is None else self._known(number)[0]]
             if self._sharing == EVERYTHING:
                 return self._shared(value, kind, depth)
         return self._whole(value)
@@ -345,14 +346,15 @@ class ValueDraft:
         recipe: shelves.Recipe | None = None
         if kind is dict and value and all(map(_is_key, value)):
             if len(value) > FEW and not any(map(_holds_messages, value.values())):
-                return self._entries(value)
+                entries = [(key, *self._serde.dumps_typed(item)) for key, item in value.items()]
+                return self._chunked(shelves.DICT, value, entries, ENTRIES)
             if any(_is_deep(item) for item in value.values()):
                 recipe = [shelves.FIELDS, list(value), [self._any(item, depth + 1) for item in value.values()]]
         elif kind is Send:
-            waits = None if value.timeout is None else self._whole(value.timeout)
-            recipe = [shelves.SEND, value.node, self._any(value.arg, depth + 1), waits]
+            timeout = [] if value.timeout is None else [self._whole(value.timeout)]
+            recipe = [shelves.SEND, value.node, [self._any(value.arg, depth + 1), *timeout]]
         elif kind is _DeltaSnapshot:
-            recipe = [shelves.SNAPSHOT, self._any(value.value, depth + 1)]
+            recipe = [shelves.SNAPSHOT, None, [self._any(value.value, depth + 1)]]
         elif kind is tuple and _holds_messages(value):
             recipe = self._messages(list(value))  # as the serializer reads it
         return recipe if recipe is not None and shelves.has_parts(recipe) else self._whole(value)
@@ -363,9 +365,10 @@ class ValueDraft:
                 return self._messages(value)
         elif self._sharing == EVERYTHING:
             if len(value) > FEW and not any(map(_holds_messages, value)):
-                return self._elements(value)
+                elements = [self._serde.dumps_typed(item) for item in value]
+                return self._chunked(shelves.LIST, value, elements, ELEMENTS)
             if any(_is_deep(item) for item in value):
-                recipe = [shelves.ITEMS, [self._any(item, depth + 1) for item in value]]
+                recipe = [shelves.ITEMS, None, [self._any(item, depth + 1) for item in value]]
                 if shelves.has_parts(recipe):
                     return recipe
         return self._whole(value)
@@ -390,10 +393,6 @@ class ValueDraft:
             items += self._chunks(map(self._serde.dumps_typed, rest), ELEMENTS)
         return [shelves.LIST, items]
 
-    def _message(self, message: BaseMessage) -> int:
-        number = None if self.shelf is None else next(self._cache.numbers((message,), self.shelf))
-        return self._new_message(message) if number is None else self._known(number)[0]
-
     def _known(self, number: int) -> shelves.Range:
         self.relied.append((number, number + 1))
         return self.relied[-1]
@@ -411,17 +410,10 @@ class ValueDraft:
         self._new.append((message, ~number, mark, prototype))
         return number
 
-    def _elements(self, value: list[Any]) -> shelves.Recipe:
-        typed = [self._serde.dumps_typed(item) for item in value]
-        if sum(len(data) for _, data in typed) <= SMALL:
+    def _chunked(self, kind: int, value: Any, typed: list[tuple[Any, ...]], form: str) -> shelves.Recipe:
+        if sum(len(each[-1]) for each in typed) <= SMALL:
             return self._whole(value)
-        return [shelves.LIST, self._chunks(typed, ELEMENTS)]
-
-    def _entries(self, value: dict[str, Any]) -> shelves.Recipe:
-        typed = [(key, *self._serde.dumps_typed(item)) for key, item in value.items()]
-        if sum(len(key) + len(data) for key, _, data in typed) <= SMALL:
-            return self._whole(value)
-        return [shelves.DICT, self._chunks(typed, ENTRIES)]
+        return [kind, self._chunks(typed, form)]
 
     def _chunks(self, typed: Iterable[tuple[Any, ...]], form: str) -> list[int]:
         """Cut what lies in a row into chunks that end where an element's own bytes say so."""
@@ -496,15 +488,16 @@ class ValueReading:
             return self._list(recipe)
         if kind == shelves.DICT:
             return dict(item for a, b in shelves.read_ranges(recipe[1:]) for n in range(a, b) for item in self._part(n))
+        inner = map(self.value, recipe[2])
         if kind == shelves.FIELDS:
-            return dict(zip(recipe[1], map(self.value, recipe[2]), strict=True))
+            return dict(zip(recipe[1], inner, strict=True))
         if kind == shelves.ITEMS:
-            return [self.value(inner) for inner in recipe[1]]
+            return list(inner)
         if kind == shelves.SEND:
-            timeout = None if recipe[3] is None else self.value(recipe[3])
-            return Send(recipe[1], self.value(recipe[2]), timeout=timeout)
+            argument, *timeout = inner
+            return Send(recipe[1], argument, timeout=timeout[0] if timeout else None)
         if kind == shelves.SNAPSHOT:
-            return _DeltaSnapshot(self.value(recipe[1]))
+            return _DeltaSnapshot(*inner)
         raise shelves.Damaged(f"recipes of kind {safe_repr(kind)} are not known")
 
     def _list(self, recipe: shelves.Recipe) -> list[Any]:

@@ -7,9 +7,9 @@ A recipe is a small tree of lists. It is stored as MessagePack behind a CRC-32, 
     [LIST, gap, length, …]              the elements of ranges of parts; a gap counts from the end of the range before
     [DICT, gap, length, …]              the entries of ranges of parts
     [FIELDS, [key, …], [recipe, …]]     a small dictionary
-    [ITEMS, [recipe, …]]                a small list whose elements have recipes of their own
-    [SEND, node, recipe, recipe | None] LangGraph's `Send`: where to, with what, and its timeout
-    [SNAPSHOT, recipe]                  LangGraph's snapshot of a DeltaChannel
+    [ITEMS, None, [recipe, …]]          a small list whose elements have recipes of their own
+    [SEND, node, [recipe, …]]           LangGraph's `Send`: where to, with what, and its timeout if it has one
+    [SNAPSHOT, None, [recipe]]          LangGraph's snapshot of a DeltaChannel
 
 The shelf of a thread: parts of values, numbered in the order in which they came.
 
@@ -135,14 +135,14 @@ def ranges_of(recipe: Recipe) -> Iterator[Range]:
         yield recipe[1], recipe[1] + 1
     elif kind in (LIST, DICT):
         yield from read_ranges(recipe[1:])
-    else:
-        for inner in _inner(recipe):
+    elif kind != WRITTEN:
+        for inner in recipe[2]:
             yield from ranges_of(inner)
 
 
 def has_parts(recipe: Recipe) -> bool:
     """Whether a recipe needs any part of the shelf."""
-    return recipe[0] in (PART, LIST, DICT) or any(map(has_parts, _inner(recipe)))
+    return recipe[0] in (PART, LIST, DICT) or (recipe[0] != WRITTEN and any(map(has_parts, recipe[2])))
 
 
 def moved(recipe: Recipe, place: Callable[[int], int]) -> Recipe:
@@ -172,13 +172,7 @@ def rebuilt(recipe: Recipe, part: Callable[[Any], Any], listed: Callable[[Recipe
         return [PART, part(recipe[1])]
     if kind in (LIST, DICT):
         return listed(recipe)
-    if kind == FIELDS:
-        return [FIELDS, recipe[1], list(map(again, recipe[2]))]
-    if kind == ITEMS:
-        return [ITEMS, list(map(again, recipe[1]))]
-    if kind == SEND:
-        return [SEND, recipe[1], again(recipe[2]), recipe[3] and again(recipe[3])]
-    return [SNAPSHOT, again(recipe[1])] if kind == SNAPSHOT else recipe
+    return recipe if kind == WRITTEN else [kind, recipe[1], list(map(again, recipe[2]))]
 
 
 def _numbers(recipe: Recipe) -> Iterator[int]:
@@ -238,17 +232,6 @@ def repeated(ranges: Iterable[Range]) -> Counter[int]:
             times[number] = (times[number] or 1) + 1
         end = max(end, stop)
     return times
-
-
-def _inner(recipe: Recipe) -> list[Recipe]:
-    kind = recipe[0]
-    if kind == FIELDS:
-        return list(recipe[2])
-    if kind == ITEMS:
-        return list(recipe[1])
-    if kind == SEND:
-        return [inner for inner in recipe[2:4] if inner is not None]
-    return [recipe[1]] if kind == SNAPSHOT else []
 
 
 LOOSE = 2**40
