@@ -346,6 +346,7 @@ class Coding:
             InvalidInput: The serializer refuses something in it.
         """
         run_id = metadata.get("run_id")
+        counted = "counters_since_delta_snapshot" in metadata or metadata.get("step") == -2  # noqa: PLR2004 - a stub
         with storable(at, "checkpoint"):
             versions = versions_of(checkpoint)
             return checkpoint_log.Checkpoint(
@@ -355,7 +356,7 @@ class Coding:
                 versions=versions,
                 head=_serialized(serde, fold(checkpoint, versions), as_json(versions)),
                 metadata=_serialized(serde, metadata),
-                delta=_has_deltas(metadata, values),
+                delta=counted or any(type(value) is _DeltaSnapshot for value in values.values()),
             )
 
     def tuple(self, serde: SerializerProtocol, saved: Saved, thread_id: Any, at: ThreadKey, ns: str) -> CheckpointTuple:
@@ -419,12 +420,3 @@ def in_order(writes: Sequence[checkpoint_log.WrittenCheckpoint], reading: ValueR
     """Writes in the order in which LangGraph applies them."""
     ordered = sorted(writes, key=lambda each: writes_sort_key(each.path, each.task, each.place))
     return [(each.task, each.channel, reading.value(each.recipe)) for each in ordered]
-
-
-def _has_deltas(metadata: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
-    """Whether a checkpoint may need its ancestors: LangGraph counts, or this is a stub or a snapshot."""
-    return (
-        "counters_since_delta_snapshot" in metadata
-        or metadata.get("step") == -2  # noqa: PLR2004 - LangGraph's mark of a stub
-        or any(type(value) is _DeltaSnapshot for value in values.values())
-    )

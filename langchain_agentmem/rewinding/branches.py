@@ -198,10 +198,6 @@ def fork(tx: Transaction, point: BranchAt, name: str, now: int) -> BranchAt:
     return point._replace(name=name)
 
 
-SWEPT = 20
-"""Most rows that have expired which one call sweeps away."""
-
-
 T = TypeVar("T")
 
 
@@ -335,7 +331,7 @@ def changed(
     value = make(tx, change)
     drafts = [change.signed(each) for each in change.drafts]
     if place.branch is not None:
-        expired = query.expired_memory(tx, branch=place.branch, at=now, limit=SWEPT)
+        expired = query.expired_memory(tx, branch=place.branch, at=now, limit=20)
         # What is written anew needs no sweeping; where it is swept as well, the later draft counts.
         drafts = [*(RowDraft(row["kind"], row["key"], None, now) for row in expired), *drafts]
     if drafts:
@@ -345,10 +341,6 @@ def changed(
 
 
 _KINDS = {"core": CORE, "recall": EVENT, "archival": RECORD, "facts": FACT}
-_NO_BRANCH = (
-    "The memory of a thread is forked by LangGraph, when a run begins at an old checkpoint. Branches that are forked "
-    'by hand have a name: memory.layers("name").'
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -489,7 +481,10 @@ def named_branch(point: Standpoint) -> BranchAt:
         InvalidInput: It is a thread.
     """
     if not isinstance(point, BranchAt):
-        raise InvalidInput(_NO_BRANCH)
+        raise InvalidInput(
+            "The memory of a thread is forked by LangGraph, when a run begins at an old checkpoint. Branches that are "
+            'forked manually have a name: memory.layers("name").'
+        )
     return point
 
 

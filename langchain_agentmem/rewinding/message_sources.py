@@ -74,7 +74,7 @@ def forget(tx: Transaction, low: str, high: str, conversation: str, messages: Co
     held = hiding(tx, unfounded)
     memory_rows.bury(tx, [row for row in unfounded if number_of(row) in held])
     memory_rows.discard(tx, [row for row in unfounded if number_of(row) not in held])
-    _release_ended(tx, corrected)
+    memory_rows.release(tx, [row["id"] for row in corrected if row["until"] < memory_rows.FOREVER])
     return len(unfounded)
 
 
@@ -143,7 +143,7 @@ def forget_corrections(tx: Transaction, low: str, high: str, name: str, *, take_
         and (row["branch_id"], row["kind"], row["key"], memory_rows.text_of(bytes(row["body"]))) in said - own
     ]
     memory_rows.bury(tx, restored)
-    _release_ended(tx, rows)
+    memory_rows.release(tx, [row["id"] for row in rows if row["until"] < memory_rows.FOREVER])
 
 
 def correction_of(row: Row) -> dict[str, Any]:
@@ -152,11 +152,6 @@ def correction_of(row: Row) -> dict[str, Any]:
         return read_column(row["correction"], dict)
     except DatabaseUnreadable:
         return {}
-
-
-def _release_ended(tx: Transaction, rows: Sequence[Row]) -> None:
-    """Delete those of some former corrections that a newer version has replaced and nobody can see."""
-    memory_rows.release(tx, [row["id"] for row in rows if row["until"] < memory_rows.FOREVER])
 
 
 def _resting_on(tx: Transaction, low: str, high: str, names: list[str]) -> list[Row]:

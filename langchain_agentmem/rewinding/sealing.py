@@ -47,7 +47,6 @@ KIND = "thread"
 STALE = 24 * 3_600 * 1_000_000
 """How long what a task wrote is kept whose checkpoint was never put, in microseconds: it may still be running."""
 
-_NULL_TASK = "00000000-0000-0000-0000-000000000000"
 _CONTROL = frozenset({"__error__", "__error_source_node__", "__interrupt__", "__resume__"})
 
 
@@ -319,7 +318,7 @@ def finish(
         now: When.
     """
     run = runs.of(configurable, at)
-    if run is None or task_id == _NULL_TASK:
+    if run is None or task_id == "00000000-0000-0000-0000-000000000000":  # no task, but the input
         return
     success = is_result(channel for channel, _ in writes)
     if success:
