@@ -21,7 +21,7 @@ import pytest
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.conversations import prompt_notes
 from langchain_agentmem.search import vectors
-from langchain_agentmem.storage.queries import for_libpq
+from langchain_agentmem.storage.queries import numbered
 
 from .emptying import PostgresDatabases, SqliteDatabases, direct, quick_in_memory, started
 from .forking import Forks
@@ -275,7 +275,7 @@ def run_raw(memory: AgentMemory, sql: str, **parameters: object) -> list[dict[st
     with psycopg.connect(
         direct(engine._url), autocommit=True, options="-c search_path=agentmem", row_factory=psycopg.rows.dict_row
     ) as connection:
-        text, names = for_libpq(sql)
+        text, names = numbered(sql, "$")
         cursor = psycopg.RawCursor(connection).execute(text, [parameters[name] for name in names])
         return cursor.fetchall() if cursor.description else []
 

@@ -30,7 +30,7 @@ from langchain_agentmem.search.dates import TimeSpan, spans
 from langchain_agentmem.search.ranking import WEIGHTS, Asked, Closeness, Document, Field, Weights, weights_in_time
 from langchain_agentmem.search.search_index import PLACE_BITS, SERIES_BITS, texts_of
 from langchain_agentmem.search.timeline import MOST_COMPARED, Order, in_time
-from langchain_agentmem.search.vectors import Embedder, Near
+from langchain_agentmem.search.vectors import Near, embedder_of
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import all_parts
@@ -645,7 +645,7 @@ def near(database: Database, asked: analysis.Question, walls: Walls) -> Near | N
         asked: The question.
         walls: Where to look in it: what somebody who is named there says of themselves names nobody.
     """
-    embedder = database.attachment(Embedder)
+    embedder = embedder_of(database)
     if embedder is None or not asked.text.strip():
         return None
     names = database.engine.read(lambda tx: _names(tx, asked, walls))

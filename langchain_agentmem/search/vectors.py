@@ -517,7 +517,7 @@ def embed_with(database: Database, embeddings: Any, dimensions: int) -> None:
         embedder = Embedder(database, embeddings, dimensions)
         embedder.serve()
         weakref.finalize(database, embedder.close).atexit = False
-        database.attach(embedder)
+        database.attachments[Embedder] = embedder
         database.remembering.add(embedder)
         database.writing.add(embedder)
         database.on_write[:] = [embedder.wake]
@@ -525,7 +525,7 @@ def embed_with(database: Database, embeddings: Any, dimensions: int) -> None:
 
 def embedder_of(database: Database) -> Embedder | None:
     """What gives the documents of a database their vectors; None where there are no embeddings."""
-    return database.attachment(Embedder)
+    return database.attachments.get(Embedder)
 
 
 class Embedder:

@@ -125,12 +125,12 @@ class Lease:
 
     def take(self) -> bool:
         """Take the lease if nobody else has it."""
-        now = time.time_ns() // 1000
-        return bool(self._background.engine.write(lambda tx: self._run(tx, query.take_lease, now=now, until=_end())))
+        times = {"now": _after(0), "until": _after(LEASE)}
+        return bool(self._background.engine.write(lambda tx: self._run(tx, query.take_lease, **times)))
 
     def holds(self, tx: Transaction) -> bool:
         """Renew the lease, and return whether it still is held. It is, then, to the end of the transaction."""
-        return bool(self._run(tx, query.renew_lease, until=_end()))
+        return bool(self._run(tx, query.renew_lease, until=_after(LEASE)))
 
     def release(self) -> None:
         """Give the lease back, as far as the database still answers."""
@@ -160,9 +160,9 @@ class Lease:
         self.release()
 
 
-def _end() -> int:
-    """The end of a lease that is taken or renewed now, in microseconds since 1970."""
-    return time.time_ns() // 1000 + int(LEASE * 1_000_000)
+def _after(seconds: float) -> int:
+    """The time after some seconds, in microseconds since 1970."""
+    return time.time_ns() // 1000 + int(seconds * 1_000_000)
 
 
 class _State:

@@ -13,7 +13,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from langchain_agentmem.base.argument_checks import MemoryLimits
 from langchain_agentmem.base.clock import Clock, NewId, micros, new_uuid, utc_now
@@ -77,6 +77,7 @@ class Database:
         on_write: Functions that are called when something was written, with where.
         homes: Functions that give the namespace of a run whose config does not say it; empty where they know none.
         writing: Whoever still has something to write, and does so when it is told to `close`.
+        attachments: Objects that belong to the database and all its views, by their classes.
         url: What it was opened by. It may hold a password.
         draining: Whoever has all of its background work done now by `drain`, beside what `Background.settle` does.
 
@@ -125,7 +126,7 @@ class Database:
         self.homes: list[Callable[[Mapping[str, Any]], Namespace]] = []
         self.scopes = scopes._replace(home=self._home)
         self.whole: Database | None = None  # kept open by whoever looks at it in another way
-        self._attached: dict[type, object] = {}  # by their classes; all views share them
+        self.attachments: dict[type, Any] = {}
         self._closes_itself = weakref.finalize(self, _close, self.background, self.engine)
 
     @property
@@ -147,19 +148,11 @@ class Database:
 
     def attached(self, kind: type[A], make: Callable[[], A]) -> A:
         """The one object of a class that belongs to this database, made when it is first wanted."""
-        if kind not in self._attached:
+        if kind not in self.attachments:
             with _shared.changing:
-                if kind not in self._attached:
-                    self.attach(make())
-        return cast("A", self._attached[kind])
-
-    def attachment(self, kind: type[A]) -> A | None:
-        """The object of a class that belongs to this database, if there is one."""
-        return cast("A | None", self._attached.get(kind))
-
-    def attach(self, thing: object) -> None:
-        """Have an object belong to this database; it takes the place of another of its class."""
-        self._attached[type(thing)] = thing
+                if kind not in self.attachments:
+                    self.attachments[kind] = make()
+        return self.attachments[kind]  # type: ignore[no-any-return]  # an object of its key
 
     def within(self, scopes: Scopes) -> Database:
         """The same database, whose calls are led to a namespace otherwise. Closing it closes nothing.

@@ -24,7 +24,7 @@ from typing import Any
 from langchain_agentmem import errors
 from langchain_agentmem.base.encryption_key import EncryptionKey
 from langchain_agentmem.base.events import Progress, Watch
-from langchain_agentmem.base.files import file_of, made_private, whole_copy
+from langchain_agentmem.base.files import made_private, whole_copy
 from langchain_agentmem.errors import safe_repr
 
 PLAIN_BEGINS = b"SQLite format 3\0"
@@ -231,10 +231,11 @@ def no_database(path: str, *, keyed: bool) -> str:
         keyed: Whether a key was given.
     """
     name = safe_repr(path)
-    if keyed and begins_plain(file_of(path)):
-        return f"{name} is not encrypted. Open it without a key, or encrypt it first: agentmem key DATABASE encrypt."
     if keyed:
-        return f"The key does not fit {name}, or that is no encrypted database, or it is damaged."
+        return (
+            f"The key does not fit {name}, or that is damaged, or is not encrypted. Open it without a key, or encrypt "
+            "it first: agentmem key DATABASE encrypt."
+        )
     return (
         f"{name} is not a database, or an encrypted one. If it is encrypted, give its key (key=…, or AGENTMEM_KEY). "
         "Files of other programs are read by: agentmem import-from."

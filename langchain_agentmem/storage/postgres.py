@@ -27,7 +27,7 @@ from langchain_agentmem.base.safe_repr import without_passwords
 from langchain_agentmem.errors import safe_repr
 from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.engine import Engine, Finding, Opening, RolledBack, Sizes
-from langchain_agentmem.storage.queries import for_libpq, load, query, returns_rows, writes
+from langchain_agentmem.storage.queries import load, numbered, query, returns_rows, writes
 from langchain_agentmem.storage.transaction import Operation, Rows, Select, Transaction, Values, refuse
 
 try:
@@ -131,7 +131,7 @@ _ERRORS: tuple[tuple[type[Exception], errors.StorageError], ...] = (
 @cache
 def prepared(sql: str) -> Prepared:
     """A query with named parameters, as PostgreSQL takes it."""
-    text, names = for_libpq(sql)
+    text, names = numbered(sql, "$")
     return Prepared(text.encode(), names, returns_rows(sql), writes(sql))
 
 
@@ -232,19 +232,17 @@ class PostgresEngine(Engine):
         super().__init__(opening)
         for workers in (reading, writing):
             workers.size = max(workers.size, self.opening.pool_size)
-        self.schema = self.opening.schema
         self._given: Any = None if isinstance(url, str) else url
         self._url = url if self._given is None else str(self._given.conninfo)
         self.path = address_of(self._url)
         self._sql = {name: prepared(sql) for name, sql in load(self.dialect).items()}
-        self._busy_timeout = self.opening.busy_timeout
         self._timeout = self.opening.timeout
         self._opened = False
         self._hosts = 1 + str(psycopg.conninfo.conninfo_to_dict(self._url).get("host", "")).count(",")
         if self._given is None:
-            self._pool = Pool(self._session, size=self.opening.pool_size, timeout=self._busy_timeout)
+            self._pool = Pool(self._session, size=self.opening.pool_size, timeout=self.opening.busy_timeout)
         else:
-            self._pool = GivenPool(self._given, self._session_on, timeout=self._busy_timeout)
+            self._pool = GivenPool(self._given, self._session_on, timeout=self.opening.busy_timeout)
         with self._in_use(), translated(self.path):
             try:
                 self._open()
@@ -277,7 +275,7 @@ class PostgresEngine(Engine):
     def _transaction(self, session: Session, do: Operation[T], *, write: bool) -> T:
         decided = wrote = False
         try:
-            session.begin(self.schema, write=write, lock=self._busy_timeout, patience=self._timeout)
+            session.begin(self.opening.schema, write=write, lock=self.opening.busy_timeout, patience=self._timeout)
             with _PostgresTransaction(self, session) as tx:
                 value = do(tx)
             if not (write and session.heard):
@@ -361,7 +359,9 @@ class PostgresEngine(Engine):
     def _waiting_for_locks(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
         """A transaction that waits for a lock as long as the database was opened with."""
         with connection.transaction():
-            connection.execute("select set_config('lock_timeout', %s, true)", (milliseconds(self._busy_timeout),))
+            connection.execute(
+                "select set_config('lock_timeout', %s, true)", (milliseconds(self.opening.busy_timeout),)
+            )
             yield
 
     def _session(self) -> Session:
@@ -416,18 +416,18 @@ class PostgresEngine(Engine):
 
     def _missing(self, select: Callable[[str], Iterable[Any]]) -> list[engine.Migration]:
         """What the schema lacks."""
-        rows = select(f"select tablename from pg_tables where schemaname = '{self.schema}'")  # noqa: S608 - checked
-        records = f'"{self.schema}".{engine.RECORDS}'
+        rows = select(f"select tablename from pg_tables where schemaname = '{self.opening.schema}'")  # noqa: S608 - checked
+        records = f'"{self.opening.schema}".{engine.RECORDS}'
         return self._pending({row["tablename"] for row in rows}, lambda: select(f"select name from {records}"))  # noqa: S608
 
     def _migrate(self, connection: psycopg.Connection[Any]) -> None:
         connection.execute("select pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK,))
         # Another process may have been quicker: look again, now that nobody else migrates.
         pending = self._missing(connection.execute)
-        there = connection.execute("select from pg_namespace where nspname = %s", (self.schema,)).fetchall()
+        there = connection.execute("select from pg_namespace where nspname = %s", (self.opening.schema,)).fetchall()
         if not there:  # who may not make schemas may use one that was made for it
-            connection.execute(f'create schema if not exists "{self.schema}"')
-        connection.execute(_LOOK_IN, (self.schema,))
+            connection.execute(f'create schema if not exists "{self.opening.schema}"')
+        connection.execute(_LOOK_IN, (self.opening.schema,))
         engine.migrate(pending, connection.execute)
 
     def _close(self) -> None:
@@ -448,7 +448,7 @@ class PostgresEngine(Engine):
             yield Finding("connections", "problem", used, remedy)
         else:
             yield Finding("connections", "ok", used)
-        rights = f"select, insert, update, delete on all tables in schema {self.schema}"
+        rights = f"select, insert, update, delete on all tables in schema {self.opening.schema}"
         remedy = f"Let the owner of the tables run: grant {rights} to ..."
         if not row["reads"]:
             yield Finding("permissions", "problem", "This user may not read all tables of the memory.", remedy)
@@ -483,7 +483,7 @@ class PostgresEngine(Engine):
         with self.connection() as connection:
             self._outwait_older_transactions(connection)
             for table in tables:
-                name = psycopg.sql.Identifier(self.schema, table["name"])
+                name = psycopg.sql.Identifier(self.opening.schema, table["name"])
                 with self._waiting_for_locks(connection):  # VACUUM itself would wait for a lock without end
                     connection.execute(psycopg.sql.SQL("lock table {} in access exclusive mode").format(name))
                 connection.execute(psycopg.sql.SQL("vacuum (full) {}").format(name))
@@ -497,7 +497,7 @@ class PostgresEngine(Engine):
 
     def _outwait_older_transactions(self, connection: psycopg.Connection[Any]) -> None:
         """VACUUM keeps what a transaction older than the erasure may still see, so such transactions must end first."""
-        deadline = time.monotonic() + self._busy_timeout
+        deadline = time.monotonic() + self.opening.busy_timeout
         [now] = connection.execute("select pg_current_xact_id()::text as id").fetchall()
         while True:
             [row] = connection.execute(_OLDER_LASTS, now).fetchall()
@@ -528,7 +528,7 @@ class PostgresEngine(Engine):
                 return [column.name for column in cursor.description or ()], iter(cursor)
 
             with connection.transaction(), contextlib.ExitStack() as cursors:
-                connection.execute(_LOOK_IN, (self.schema,))
+                connection.execute(_LOOK_IN, (self.opening.schema,))
                 yield select
 
     @contextlib.contextmanager

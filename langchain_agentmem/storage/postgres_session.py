@@ -162,12 +162,10 @@ class Session:
         self._part_end = Answer(self)  # stands for the end of a part of the pipe, up to which the server skips
         self._begun = Answer(self)
         self._patience = self._deadline = 0.0
-        self._autocommit = connection.autocommit
         self.enter()
 
     def enter(self) -> None:
         """Have the connection to itself."""
-        self.connection.autocommit = True
         self._libpq.enter_pipeline_mode()
 
     def leave(self) -> None:
@@ -178,7 +176,6 @@ class Session:
         """
         self._end()
         self._libpq.exit_pipeline_mode()
-        self.connection.autocommit = self._autocommit
 
     @property
     def broken(self) -> bool:

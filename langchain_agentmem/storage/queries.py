@@ -81,13 +81,18 @@ def parameters(sql: str) -> frozenset[str]:
     return frozenset(match[1] for match in _PARAMETER.finditer(sql) if match[1])
 
 
-def for_libpq(sql: str) -> tuple[str, tuple[str, ...]]:
-    """Rewrite `:name` as `$1`, the form that PostgreSQL itself takes.
+def numbered(sql: str, sign: str) -> tuple[str, tuple[str, ...]]:
+    """Rewrite `:name` as a sign and a number: `$1` for PostgreSQL, `?1` for SQLite.
 
     Returns:
         The SQL, and the parameters' names by number.
     """
-    return _numbered(sql, "$")
+    names: dict[str, int] = {}
+
+    def rewrite(match: re.Match[str]) -> str:
+        return f"{sign}{names.setdefault(match[1], len(names) + 1)}" if match[1] else match[0]
+
+    return _PARAMETER.sub(rewrite, sql), tuple(names)
 
 
 @cache
@@ -99,19 +104,10 @@ def for_sqlite(sql: str) -> tuple[str, Callable[[Mapping[str, Any]], Any]]:
     """
     if (3, 12) <= sys.version_info < (3, 12, 4):  # where numbers are taken for names
         return sql, lambda parameters: parameters
-    text, names = _numbered(sql, "?")
+    text, names = numbered(sql, "?")
     if len(names) > 1:
         return text, itemgetter(*names)
     return text, lambda parameters: tuple(parameters[name] for name in names)
-
-
-def _numbered(sql: str, sign: str) -> tuple[str, tuple[str, ...]]:
-    names: dict[str, int] = {}
-
-    def rewrite(match: re.Match[str]) -> str:
-        return f"{sign}{names.setdefault(match[1], len(names) + 1)}" if match[1] else match[0]
-
-    return _PARAMETER.sub(rewrite, sql), tuple(names)
 
 
 def returns_rows(sql: str) -> bool:

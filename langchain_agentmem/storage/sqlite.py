@@ -142,12 +142,10 @@ class SqliteEngine(Engine):
     def __init__(self, path: str, opening: Opening = Opening()) -> None:  # noqa: B008 - a value
         super().__init__(opening)
         self.path = path
-        self._in_memory = path == ":memory:" or bool(_MEMORY_URI.match(path))
-        self.lasting = not self._in_memory
+        self.lasting = path != ":memory:" and not _MEMORY_URI.match(path)
         self.cipher = Cipher(self.opening.key) if self.opening.key is not None and self.lasting else None
         self.encrypted = self.cipher is not None
         self._driver = sqlite3 if self.cipher is None else self.cipher.driver
-        self._busy_timeout = self.opening.busy_timeout
         self._sql = load(self.dialect)
         # Connections are opened when they are needed, wherever the process is by then.
         self._file = path if path == ":memory:" or path.startswith("file:") else os.path.abspath(path)  # noqa: PTH100
@@ -199,7 +197,7 @@ class SqliteEngine(Engine):
     @contextlib.contextmanager
     def _reader(self) -> Iterator[sqlite3.Connection]:
         """A connection to read with; a database in memory has only the one that writes."""
-        if self._in_memory:
+        if not self.lasting:
             with self._writing:
                 yield self._writer
             return
@@ -226,7 +224,7 @@ class SqliteEngine(Engine):
 
     def _first_opened(self) -> sqlite3.Connection:
         """The connection that writes, on a file that is ours and up to date."""
-        if _MAKES_FILE.fullmatch(self.path) and not self._in_memory:
+        if _MAKES_FILE.fullmatch(self.path) and self.lasting:
             file = file_of(self._file)
             if not file.is_file() and (self.opening.read_only or not self.opening.migrate):
                 raise errors.NothingStored(f"There is no database {safe_repr(self.path)}, and this opening makes none.")
@@ -248,7 +246,7 @@ class SqliteEngine(Engine):
     def _connect(self) -> sqlite3.Connection:
         connection: sqlite3.Connection = self._driver.connect(
             self._file,
-            timeout=self._busy_timeout,
+            timeout=self.opening.busy_timeout,
             isolation_level=None,
             check_same_thread=False,
             uri=self._file.startswith("file:"),
@@ -295,7 +293,7 @@ class SqliteEngine(Engine):
             with contextlib.suppress(self._driver.OperationalError):
                 in_wal_mode()  # who was killed when it gave the file another key may have left it without its log
             return
-        if not self._in_memory:
+        if self.lasting:
             connection.execute("pragma auto_vacuum = incremental")  # before the first table, or never
             self._patiently(in_wal_mode)
         connection.execute("begin immediate")
@@ -317,7 +315,7 @@ class SqliteEngine(Engine):
 
     def _patiently(self, attempt: Callable[[], bool]) -> bool:
         """Try until something succeeds, as long as the busy timeout. Return whether it did."""
-        deadline = time.monotonic() + self._busy_timeout
+        deadline = time.monotonic() + self.opening.busy_timeout
         while not (done := attempt()) and time.monotonic() < deadline:
             time.sleep(0.01)
         return done
@@ -347,7 +345,7 @@ class SqliteEngine(Engine):
             calls.held = True
             calls.changed.wait_for(lambda: not calls.running or this in calls.running, until - time.monotonic())
             self._in_call = bool(calls.running)
-        if not (self._in_call or self._closed or self._in_memory):
+        if not (self._in_call or self._closed or not self.lasting):
             self._close()
             self._opened = None
 
@@ -379,8 +377,7 @@ class SqliteEngine(Engine):
             yield Finding("permissions", "ok", "the file and its folder may be written")
         else:
             found = f"{safe_repr(str(file))} or its folder may not be written, so nothing can be remembered."
-            remedy = "Give this user the right to write both: SQLite keeps its log next to the file."
-            yield Finding("permissions", "note", found, remedy)
+            yield Finding("permissions", "note", found, "Let this user write both: SQLite keeps its log there.")
         if self.encrypted:
             yield Finding("encryption", "ok", "every page is encrypted, by SQLCipher")
         yield from super().health()
@@ -422,7 +419,7 @@ class SqliteEngine(Engine):
 
         Whoever else writes goes first: what is left is handed back the next time.
         """
-        if self._in_memory:
+        if not self.lasting:
             return
         with self._in_use(), contextlib.suppress(errors.DatabaseBusy), self._translated():
             with self._reader() as connection:
@@ -440,7 +437,7 @@ class SqliteEngine(Engine):
             try:
                 self._writer.execute(statement).fetchall()
             finally:
-                self._writer.execute(f"pragma busy_timeout = {int(self._busy_timeout * 1000)}")
+                self._writer.execute(f"pragma busy_timeout = {int(self.opening.busy_timeout * 1000)}")
 
     def backup(self, path: Path, progress: Watch | None = None, key: EncryptionKey | None = None) -> None:
         """Copy the database as of one moment, while others go on reading and writing.

@@ -243,21 +243,12 @@ class Counting:
     Args:
         progress: Receives the reports, if anybody does.
         doing: What is done with the rows.
-        source: Where they are read.
-        within: Only rows of this namespace. Default: all.
-        tables: Only rows of these tables. Default: all.
+        counts: Gives the numbers of rows of the tables; they are counted only for who receives reports.
     """
 
-    def __init__(
-        self,
-        progress: Watch | None,
-        doing: str,
-        source: RowSource,
-        within: Namespace = (),
-        tables: Iterable[Table] = TABLES,
-    ) -> None:
+    def __init__(self, progress: Watch | None, doing: str, counts: Iterable[int]) -> None:
         self._progress, self._doing, self._done = progress, doing, 0
-        self._total = sum(source.count(table, within) for table in tables) if progress is not None else 0
+        self._total = sum(counts) if progress is not None else 0
 
     def add(self, count: int) -> None:
         """Count more rows."""
@@ -281,7 +272,8 @@ def fill(source: RowSource, tx: Transaction, *, within: Namespace = (), progress
     Returns:
         The number of rows of each table.
     """
-    counting, written = Counting(progress, "copying", source, within), Counter[str]()
+    counting = Counting(progress, "copying", (source.count(table, within) for table in TABLES))
+    written = Counter[str]()
     for table in TABLES:
         if within and table.name == "audit_head":  # its row is written with the chain
             continue

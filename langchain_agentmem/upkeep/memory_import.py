@@ -72,7 +72,7 @@ class MemoryImport:
         self._source, self._file, self._tx = source, file, tx
         self._now, self._limits = database.now(), database.limits
         taken = [table for table in TABLES if table.name not in _NOT_TAKEN]
-        self._counting = Counting(progress, "importing", source, tables=taken)
+        self._counting = Counting(progress, "importing", map(source.count, taken))
         self._ids: dict[str, dict[int, int]] = defaultdict(dict)  # by table: ids in the export, and here
         self._threads_here: dict[int, int] = {}
         self._heads: dict[int, tuple[int, int] | None] = {}  # of these threads, as they were

@@ -10,7 +10,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.storage.queries import for_libpq, load
+from langchain_agentmem.storage.queries import load, numbered
 from tests import everything
 from tests.checkpoints.graphs import at, chat_graph
 from tests.conftest import CountingIds, SteppingClock
@@ -103,7 +103,7 @@ class TestStatements:
                 if "pgvector" in sql:  # asks tables that need an extension
                     continue
                 label = name.encode()
-                server.prepare(label, for_libpq(sql)[0].encode())
+                server.prepare(label, numbered(sql, "$")[0].encode())
                 described = server.describe_prepared(label)
                 types = [described.param_type(n) for n in range(described.nparams)]
                 for values in ([None] * len(types), [SAMPLES.get(each) for each in types]):

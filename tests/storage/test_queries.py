@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 
 from langchain_agentmem.storage import queries, query
-from langchain_agentmem.storage.queries import for_libpq, load, parameters
+from langchain_agentmem.storage.queries import load, numbered, parameters
 
 
 class TestDialects:
@@ -43,8 +43,8 @@ class TestPostgresForm:
             ("select 100 % 7, '50%', :a", "select 100 % 7, '50%', $1"),
             ("select ''''", "select ''''"),
         ):
-            assert for_libpq(ours)[0] == theirs
-        assert for_libpq("select ':a', :b::text, :d")[1] == ("b", "d")
+            assert numbered(ours, "$")[0] == theirs
+        assert numbered("select ':a', :b::text, :d", "$")[1] == ("b", "d")
         assert parameters("select :a, ':no', b::no, :c where x = :a") == {"a", "c"}
 
 

@@ -17,7 +17,7 @@ from langchain_agentmem.errors import CheckpointUnreadable, DatabaseTimeout, Sto
 from langchain_agentmem.storage import postgres, postgres_session, query
 from langchain_agentmem.storage.postgres import _GIVE_RECEIPT, PostgresEngine, prepared
 from langchain_agentmem.storage.postgres_session import Connection, Session
-from langchain_agentmem.storage.queries import for_libpq, load, returns_rows
+from langchain_agentmem.storage.queries import load, numbered, returns_rows
 from tests.emptying import direct
 from tests.storage.sessions import adding, echo, kill_all, numbers
 from tests.support.locks import ANYBODY, await_waiter
@@ -99,7 +99,7 @@ class TestFailing:
         lost = engine._pool.take()
         with ThreadPoolExecutor(1) as threads:
             for end, committed in ((lambda: lost.commit(wait=True), True), (lost.roll_back, False)):
-                lost.begin(engine.schema, write=True, lock=60, patience=60)
+                lost.begin(engine.opening.schema, write=True, lock=60, patience=60)
                 lost.execute(_GIVE_RECEIPT, lost.receipt)
                 lost.settle()
                 asked = threads.submit(engine._was_committed, lost)
@@ -261,7 +261,7 @@ class TestQueries:
             for name, sql in load("postgres").items():
                 if "pgvector" in sql:  # asks tables that need an extension
                     continue
-                prepared = connection.pgconn.prepare(name.encode(), for_libpq(sql)[0].encode())
+                prepared = connection.pgconn.prepare(name.encode(), numbered(sql, "$")[0].encode())
                 assert not prepared.error_message, name
                 described = connection.pgconn.describe_prepared(name.encode())
                 assert bool(described.nfields) == returns_rows(sql), name
