@@ -171,6 +171,7 @@ class _State:
     Attributes:
         wanted: Whether it is to look once more.
         running: Whether a thread is at it.
+        busy: Whether somebody else held its lease at the last attempt.
         scheduled: Whether a timer will go on with what is left to do.
         overdue: Whether somebody waited for it in vain.
         failures: How often it has failed in a row.
@@ -180,7 +181,7 @@ class _State:
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
-        self.wanted = self.running = self.scheduled = self.overdue = False
+        self.wanted = self.running = self.busy = self.scheduled = self.overdue = False
         self.failures = self.timer = 0
         self.at_work: set[int] = set()
 
@@ -240,7 +241,9 @@ class Task:
             return
         self._start()
         with state.changed:
-            state.overdue = not state.changed.wait_for(lambda: self.stopped or not state.running, patience)
+            state.overdue = not state.changed.wait_for(
+                lambda: self.stopped or not (state.running or state.busy), patience
+            )
 
     def settle(self) -> None:
         """Do all that is due in this thread, after waiting for others who are at it.
@@ -289,7 +292,8 @@ class Task:
         while True:
             with state.changed:
                 if self.stopped or not (state.wanted or pause == 0):
-                    state.running = state.scheduled = state.overdue = False
+                    state.running = state.scheduled = False
+                    state.overdue = state.overdue and state.busy
                     if pause is not None and not self.stopped:
                         self.wake_in(pause)
                     state.changed.notify_all()
@@ -309,21 +313,23 @@ class Task:
 
     def _attempt(self) -> float | None:
         """Do what is due, unless another is at it. Return the seconds until another attempt makes sense."""
-        at_work, thread = self._state.at_work, threading.get_ident()
-        if thread in at_work:
+        state, thread = self._state, threading.get_ident()
+        if thread in state.at_work:
             return None
         due, held = self._background.engine.read(lambda tx: (self._due(tx), held_for(tx, self.key)))
-        if due is None or due > 0:
-            return due
         lease = Lease(self._background, self.key)
-        if held or not lease.take():
+        is_due = due is not None and due <= 0
+        state.busy = is_due and (held > 0 or not lease.take())
+        if state.busy:
             return _MOMENT
+        if not is_due:
+            return due
         with lease:
-            at_work.add(thread)
+            state.at_work.add(thread)
             try:
                 pause = self._work(lease)
             finally:
-                at_work.discard(thread)
+                state.at_work.discard(thread)
         return pause if isinstance(pause, float) else 0.0
 
 
