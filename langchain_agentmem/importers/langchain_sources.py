@@ -45,8 +45,6 @@ from langchain_agentmem.stores.item_rows import ItemDraft, ItemPlace, Times
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
 
-STORE = "store"
-_WANTED = frozenset({"prefix", "key", "value"})
 CHECKPOINTS_AT_ONCE = 100
 """Checkpoints that are held in memory when a stock saver is listed."""
 
@@ -135,9 +133,9 @@ def read_store(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]
         yield from _items(_through_methods(source), to)
         return
     with foreign_tables(parcels.path_or_url(source)) as tables:
-        if not tables.columns.get(STORE, frozenset()) >= _WANTED:
+        if not tables.columns.get("store", frozenset()) >= {"prefix", "key", "value"}:
             raise InvalidInput(f"{tables.name} has no table of items, as LangGraph's stores have.")
-        rows = ({**row, "namespace": row["prefix"].split(".")} for row in tables.rows(STORE, "prefix", "key"))
+        rows = ({**row, "namespace": row["prefix"].split(".")} for row in tables.rows("store", "prefix", "key"))
         yield from _items(rows, to)
 
 
@@ -341,9 +339,6 @@ def _postgres(url: str, stack: ExitStack) -> tuple[BaseCheckpointSaver[Any], str
 # -- chat histories ------------------------------------------------------------------------------------------------
 
 
-HISTORY = frozenset({"session_id", "message"})
-
-
 def read_histories(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
     """Chat histories.
 
@@ -359,7 +354,7 @@ def read_histories(source: Any, to: parcels.Destination) -> Generator[parcels.Th
         yield from parcels.of_files(given, (".json",), _in_file, to)
         return
     with foreign_tables(given) as tables:
-        names = [name for name, columns in sorted(tables.columns.items()) if columns >= HISTORY]
+        names = [name for name, columns in sorted(tables.columns.items()) if columns >= {"session_id", "message"}]
         if not names:
             raise InvalidInput(f"{tables.name} has no table with session_id and message, as chat histories have.")
         yield from _in_tables(tables, names, to)

@@ -36,12 +36,8 @@ from langchain_agentmem.layers.memory_layers import record
 from langchain_agentmem.rewinding.memory_rows import CORE, RowDraft, body_of
 from langchain_agentmem.storage.foreign_tables import ForeignTables, foreign_tables
 
-AGENTS, BLOCKS, BLOCKS_OF, SAID = "agents", "block", "blocks_agents", "messages"
-PASSAGES, PASSAGES_BEFORE, ARCHIVES_OF = "archival_passages", "agent_passages", "archives_agents"
-_WANTED = {AGENTS: {"id", "name"}, BLOCKS: {"id", "label", "value"}, SAID: {"id", "role", "agent_id"}}
+_WANTED = {"agents": {"id", "name"}, "block": {"id", "label", "value"}, "messages": {"id", "role", "agent_id"}}
 _OWN_ID = re.compile(r"message-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_SPEAKS = "send_message"
-"""The tool by which agents of the older kinds speak."""
 
 Row = Mapping[str, Any]
 
@@ -122,26 +118,28 @@ def _in_file(path: Path, name: str, to: parcels.Destination) -> Iterator[parcels
 def _in_tables(tables: ForeignTables, to: parcels.Destination) -> Iterator[parcels.Thing]:
     found: dict[str, _Agent] = {}
     names = parcels.Names()
-    for row in _rows(tables, AGENTS, "created_at", "id"):
+    for row in _rows(tables, "agents", "created_at", "id"):
         try:
             if (agent := _agent(row, names, to)) is not None:
                 found[agent.key] = agent
         except parcels.MALFORMED as error:
             yield parcels.LeftOut(f"the agent {safe_repr(row.get('name'))}", parcels.why(error))
     each_one = {key: [agent] for key, agent in found.items()}
-    blocks = {each["id"]: each for each in _rows(tables, BLOCKS)}
-    for agent, rows in _by_agent(tables, BLOCKS_OF, each_one, "agent_id"):
+    blocks = {each["id"]: each for each in _rows(tables, "block")}
+    for agent, rows in _by_agent(tables, "blocks_agents", each_one, "agent_id"):
         yield from _core(agent, [blocks[each["block_id"]] for each in rows if each["block_id"] in blocks], to.now)
     order = ("agent_id", "conversation_id", "sequence_id", "created_at", "id")
-    for (key, name), group in groupby(_rows(tables, SAID, *order), lambda row: (row["agent_id"], row.get(order[1]))):
+    for (key, name), group in groupby(
+        _rows(tables, "messages", *order), lambda row: (row["agent_id"], row.get(order[1]))
+    ):
         if (writer := found.get(key)) is not None:
             yield from _conversation(writer, name or writer.name, list(group))
     archives: dict[str, list[_Agent]] = defaultdict(list)
-    for agent, rows in _by_agent(tables, ARCHIVES_OF, each_one, "agent_id"):
+    for agent, rows in _by_agent(tables, "archives_agents", each_one, "agent_id"):
         for each in rows:
             archives[each["archive_id"]].append(agent)
-    kept = _by_agent(tables, PASSAGES, archives, "archive_id")
-    for agent, rows in chain(kept, _by_agent(tables, PASSAGES_BEFORE, each_one, "agent_id")):
+    kept = _by_agent(tables, "archival_passages", archives, "archive_id")
+    for agent, rows in chain(kept, _by_agent(tables, "agent_passages", each_one, "agent_id")):
         yield from _passages(agent, rows)
 
 
@@ -254,7 +252,7 @@ def _messages(row: Row, spoken: set[str]) -> list[dict[str, Any]]:
 
 def _spoken(calls: Sequence[Row]) -> str | None:
     """What an agent says to people by its only call; None where it does not."""
-    if len(calls) != 1 or calls[0]["function"]["name"] != _SPEAKS:
+    if len(calls) != 1 or calls[0]["function"]["name"] != "send_message":  # by which older kinds of agents speak
         return None
     try:
         said = json.loads(calls[0]["function"]["arguments"])["message"]

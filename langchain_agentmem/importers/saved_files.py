@@ -191,7 +191,6 @@ def _added(path: str, page: Sequence[Any]) -> parcels.Make:
 # -- MemGPT --------------------------------------------------------------------------------------------------------
 
 
-_SECOND = 1_000_000
 _ALWAYS = 1_000_000_000
 """Seconds: a smaller end is told from when the value was set, a greater one is a time."""
 
@@ -232,13 +231,6 @@ def _rows(tables: ForeignTables, table: str, order: str) -> Iterator[dict[str, A
         yield {_COLUMNS.get(name, name): value for name, value in row.items()}
 
 
-class _Dated(NamedTuple):
-    """Something remembered, and when."""
-
-    at: int
-    draft: RowDraft
-
-
 @dataclass(slots=True)
 class _Branch:
     """A branch of the source.
@@ -248,7 +240,7 @@ class _Branch:
         parent: The id of the branch that it was forked from; None for a root.
         name: Its name here.
         made: When it was made.
-        rows: What was remembered on it, oldest first.
+        rows: What was remembered on it, with its times, oldest first.
         forks: The branches that were forked from it, oldest first.
         copied: Whether a fork has a copy of the core memory that its parent had, so that what is not in it is gone.
     """
@@ -257,7 +249,7 @@ class _Branch:
     parent: str | None
     name: str
     made: int
-    rows: list[_Dated] = field(default_factory=list)
+    rows: list[tuple[int, RowDraft]] = field(default_factory=list)
     forks: list[_Branch] = field(default_factory=list)
     copied: bool = False
 
@@ -285,7 +277,7 @@ def _trees(tables: ForeignTables, form: _Form, to: parcels.Destination) -> Itera
     yield from _remembered(tables, form, found, to)
     roots: list[_Branch] = []
     for branch in sorted(found.values(), key=lambda each: (each.made, each.key)):
-        branch.rows.sort(key=lambda each: each.at)
+        branch.rows.sort(key=lambda row: row[0])
         parent = found.get(branch.parent or "")
         branch.copied = form.copies
         (roots if parent is None else parent.forks).append(branch)
@@ -340,7 +332,7 @@ def _remembered(
                 yield parcels.LeftOut(what, parcels.why(error), holds="memories")
 
 
-def _core(row: Mapping[str, Any], names: parcels.Names, to: parcels.Destination) -> _Dated:
+def _core(row: Mapping[str, Any], names: parcels.Names, to: parcels.Destination) -> tuple[int, RowDraft]:
     del names
     created = parcels.time_of(row.get("created_at"), parcels.time_of(row.get("updated_at"), to.now))
     updated = parcels.time_of(row.get("updated_at"), created)
@@ -349,25 +341,25 @@ def _core(row: Mapping[str, Any], names: parcels.Names, to: parcels.Destination)
     end = None
     if row.get("ttl") not in (None, ""):
         seconds = float(row["ttl"])
-        end = int(seconds * _SECOND) + (updated if seconds < _ALWAYS else 0)
+        end = int(seconds * 1_000_000) + (updated if seconds < _ALWAYS else 0)
         if end <= to.now:
             raise InvalidInput("it has expired.")
-    return _Dated(updated, RowDraft(CORE, key, body_of(value), created, importance=importance, expires_at=end))
+    return updated, RowDraft(CORE, key, body_of(value), created, importance=importance, expires_at=end)
 
 
-def _event(row: Mapping[str, Any], names: parcels.Names, to: parcels.Destination) -> _Dated:
+def _event(row: Mapping[str, Any], names: parcels.Names, to: parcels.Destination) -> tuple[int, RowDraft]:
     at = parcels.time_of(row["created_at"], to.now)
     kind, text = name_given(row["kind"], "a kind of event"), text_given(row["text"], "An event")
     key = names.given(None, row["branch_id"], row["created_at"], kind, text)
-    return _Dated(at, RowDraft(EVENT, key, body_of(redact(text)), at, label=redact(kind), findable=True))
+    return at, RowDraft(EVENT, key, body_of(redact(text)), at, label=redact(kind), findable=True)
 
 
-def _record(row: Mapping[str, Any], names: parcels.Names, to: parcels.Destination) -> _Dated:
+def _record(row: Mapping[str, Any], names: parcels.Names, to: parcels.Destination) -> tuple[int, RowDraft]:
     at = parcels.time_of(row["created_at"], to.now)
     text = parcels.clean(row["text"], "A record")
     own = row["id"] if isinstance(row["id"], str) else None
     key = id_of(names.given(own, row["branch_id"], row["created_at"], text), "record")
-    return _Dated(at, record(key, text, _tags(row.get("tags")), at))
+    return at, record(key, text, _tags(row.get("tags")), at)
 
 
 def _tags(written: Any) -> Sequence[str]:
@@ -388,8 +380,8 @@ def _replayed(tx: Transaction, now: int, *, at: BranchAt, branch: _Branch, kind:
     new: list[Any] = []
     waiting = branch.rows
     for fork in [*branch.forks, None]:
-        before = len(waiting) if fork is None else sum(each.at <= fork.made for each in waiting)
-        add = partial(parcels.add_unknown, drafts=[each.draft for each in waiting[:before]])
+        before = len(waiting) if fork is None else sum(at <= fork.made for at, _ in waiting)
+        add = partial(parcels.add_unknown, drafts=[draft for _, draft in waiting[:before]])
         waiting = waiting[before:]
         new += changed(tx, at, add, now, Writer("import", kind))
         if fork is not None:
@@ -403,7 +395,7 @@ def _replayed(tx: Transaction, now: int, *, at: BranchAt, branch: _Branch, kind:
 
 def _begun(tx: Transaction, change: Change, fork: _Branch) -> list[str]:
     """Write the core memory of a new fork, whatever its parent has."""
-    core = {each.draft.key: each.draft for each in fork.rows if each.draft.kind == CORE}
+    core = {draft.key: draft for _, draft in fork.rows if draft.kind == CORE}
     change.drafts += core.values()
     if fork.copied:
         for each in memory_rows.current(tx, change.view, CORE):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import platform
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
@@ -33,7 +32,6 @@ from langchain_agentmem.storage.sqlite import SQLITE_VERSION, SqliteEngine
 from langchain_agentmem.storage.transfer import move_rows
 
 PAGE = 100
-_PERSON = 2  # most labels that name a person: ("users", "ada")
 MOST_ELSEWHERE = 10
 
 
@@ -121,7 +119,7 @@ def verify(engine: Engine, progress: Watch | None = None, *, index: bool = True)
         DatabaseTimeout: The server does not answer.
     """
     problems: list[str] = []
-    checked: Counter[str] = Counter()
+    checked: dict[str, int] = {}
 
     def totals() -> list[str]:
         counted = engine.read(statistics)
@@ -137,7 +135,7 @@ def verify(engine: Engine, progress: Watch | None = None, *, index: bool = True)
             progress(Progress(f"checking {name}", number, len(looks)))
         problems += _found(name, look)
     problems += _found("totals", totals)
-    return VerifyReport(problems=tuple(problems), checked=dict(checked))
+    return VerifyReport(problems=tuple(problems), checked=checked)
 
 
 def _found(name: str, look: Callable[[], list[str]]) -> list[str]:
@@ -222,7 +220,7 @@ def homes_of(tx: Transaction, name: str) -> set[str]:
 
 def items_elsewhere(
     tx: Transaction, namespace: namespaces.Namespace, scopes: namespaces.Scopes
-) -> list[namespaces.Namespace]:
+) -> tuple[namespaces.Namespace, ...]:
     """Where else a person has long-term items, by the label that is theirs.
 
     Args:
@@ -232,7 +230,7 @@ def items_elsewhere(
         scopes: Which namespaces belong to persons.
     """
     whose = list(scopes.keys_of(namespaces.path_of(namespace)).values())
-    if scopes.template is None and len(namespace) <= _PERSON:
+    if scopes.template is None and len(namespace) <= len(("users", "ada")):
         whose = list(namespace[-1:])
     low, high = namespaces.range_of(namespace)
     found: dict[namespaces.Namespace, None] = {}
@@ -240,7 +238,8 @@ def items_elsewhere(
         ended, has = namespaces.label_within(label)
         rows = query.items_elsewhere(tx, ended=ended, label=has, low=low, high=high, limit=MOST_ELSEWHERE)
         found.update({namespaces.namespace_of(row["path"]): None for row in rows})
-    return [*found]
+    within = scopes.within or ()
+    return tuple(each for each in found if each[: len(within)] == within)[:MOST_ELSEWHERE]
 
 
 def adopt(tx: Transaction, name: str, path: str) -> None:

@@ -25,7 +25,7 @@ from langchain_agentmem.storage.database import Database
 from langchain_agentmem.tracing import given_only, outcome
 from langchain_agentmem.upkeep import database_copy, integrity
 from langchain_agentmem.upkeep.database_copy import TransferReport
-from langchain_agentmem.upkeep.integrity import MOST_ELSEWHERE, EraseReport
+from langchain_agentmem.upkeep.integrity import EraseReport
 
 T = TypeVar("T")
 
@@ -224,9 +224,7 @@ class Maintenance(Upkeep):
             return report
         below, scopes = tuple(namespace), self.database.scopes
         found = self.database.read(None, lambda tx: integrity.items_elsewhere(tx, below, scopes))
-        within = scopes.within or ()
-        reached = [each for each in found if each[: len(within)] == within]
-        return replace(report, elsewhere=tuple(reached)[:MOST_ELSEWHERE])
+        return replace(report, elsewhere=found)
 
     def settle(self) -> None:
         """Do now what is otherwise done in the background: the vectors of documents and the facts of messages.
