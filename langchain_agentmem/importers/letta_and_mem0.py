@@ -108,8 +108,6 @@ def _in_file(path: Path, name: str, to: parcels.Destination) -> Iterator[parcels
             mine = [blocks[each] for each in row.get("block_ids") or () if each in blocks]
             yield from _core(agent, [*mine, *(row.get("memory_blocks") or ())], at)
             yield from _conversation(agent, agent.name, row.get("messages") or ())
-    if files := given.get("files"):
-        yield parcels.LeftOut(f"files in {safe_repr(name)}", "they are documents, and no memory.", len(files), "files")
 
 
 # -- tables --------------------------------------------------------------------------------------------------------
@@ -341,10 +339,9 @@ def _memory(to: parcels.Destination, given: Mapping[str, Any]) -> RowDraft:
     tags += [str(each) for each in given.get("categories") or ()]
     details = {name: value for name, value in given.items() if name not in _KNOWN and value not in (None, {}, [])}
     key = id_of(parcels.Names().given(given.get("id"), text), "record")
-    end = given.get("expiration_date")
-    if end is not None and parcels.time_of(end, to.now) <= to.now:
+    end = None if given.get("expiration_date") is None else parcels.time_of(given["expiration_date"], to.now)
+    if end is not None and end <= to.now:
         raise InvalidInput("it has expired.")
     made = parcels.time_of(given.get("created_at"), to.now)
-    expires_at = None if end is None else parcels.time_of(end, to.now)
     more = {"mem0": parcels.json_plain(details)} if details else {}
-    return record(key, text, tags, made, **more)._replace(expires_at=expires_at)
+    return record(key, text, tags, made, **more)._replace(expires_at=end)

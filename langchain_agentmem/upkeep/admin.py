@@ -275,8 +275,7 @@ class Admin(Upkeep):
             "offset": count_given("offset", offset),
         }
 
-        look = partial(_list_threads, found=found, sizes=sizes)
-        return self.database.read("care.threads", look, shown)
+        return self.database.read("care.threads", partial(_list_threads, found=found, sizes=sizes), shown)
 
     athreads = awaited(threads)
 

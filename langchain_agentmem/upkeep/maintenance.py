@@ -116,11 +116,10 @@ class Maintenance(Upkeep):
         file, engine = path_of_file(path), self.database.engine
         if check_flag("as_json", as_json) and key is not None:
             raise InvalidInput("Plain JSON is not encrypted: give no key, or export a SQLite file.")
+        make = partial(database_copy.plain_export, engine, file, within)
         if not as_json:
             database_copy.check_replaceable(file, key)
-        make = partial(database_copy.export, engine, file, within, told, key)
-        if as_json:
-            make = partial(database_copy.plain_export, engine, file, within)
+            make = partial(database_copy.export, engine, file, within, told, key)
         return self._run("care.export", make, {"path": path})
 
     aexport = awaited(export)

@@ -252,7 +252,10 @@ class MemoryImport:
 
     def _take_branches(self) -> None:
         """Take the conversations and named branches that are new, and the branches that checkpoints or these need."""
-        wanted = self._branches_of_checkpoints()
+        # Those on which checkpoints stand that were taken, or stand nowhere here.
+        lines = self._ids["checkpoint_line"]
+        wanted = {row["branch_id"] for row in self._source.matching("place") if row["line_id"] in lines}
+        wanted |= {row["branch_id"] for line in self._lines_here for row in self._placeless(line)}
         for row in self._source.run(query.exported_branches):  # the youngest first: each after those that begin on it
             if row["name"] is not None:
                 there = query.named_branch(self._tx, path=row["path"], kind=row["kind"], name=row["name"])
@@ -270,12 +273,6 @@ class MemoryImport:
         for row in self._source.matching("branch_base"):
             if row["branch_id"] in wanted:
                 self._needed.update(group for group, _ in json.loads(row["groups"]))
-
-    def _branches_of_checkpoints(self) -> set[int]:
-        """Return the branches on which checkpoints stand that were taken, or stand nowhere here."""
-        lines = self._ids["checkpoint_line"]
-        wanted = {row["branch_id"] for row in self._source.matching("place") if row["line_id"] in lines}
-        return wanted | {row["branch_id"] for line in self._lines_here for row in self._placeless(line)}
 
     def _placeless(self, line: int) -> list[Row]:
         """Return the places of checkpoints that stand nowhere here, on a line of a thread that was here."""
