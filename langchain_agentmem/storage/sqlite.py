@@ -435,7 +435,7 @@ class SqliteEngine(Engine):
         with self._writing:
             self._writer.execute("pragma busy_timeout = 0")
             try:
-                self._writer.execute(statement).fetchall()
+                self._writer.executescript(statement)  # `execute` would hand back one page alone
             finally:
                 self._writer.execute(f"pragma busy_timeout = {int(self.opening.busy_timeout * 1000)}")
 
