@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import BaseMessage
 
-from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.clock import EPOCH, moment
 from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.conversations import message_log
@@ -27,7 +27,6 @@ from langchain_agentmem.storage import Transaction, query
 STATE, LOG = "state", "log"
 """Lanes: the context of a graph's state, and that of the conversation's own log. A role has a lane of its own."""
 PAGE = 200
-_EPOCH = moment(0)
 
 
 class KeySpan(NamedTuple):
@@ -70,7 +69,7 @@ class CompactionRecord:
     id: int = 0
     saved: int = 0
     lane: str = ""
-    created_at: datetime = _EPOCH
+    created_at: datetime = EPOCH
 
     @property
     def made(self) -> list[BaseMessage]:

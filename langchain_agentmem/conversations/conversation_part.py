@@ -211,9 +211,11 @@ def restore(
         if edit:
             for entry in entries:
                 versions = here.get(entry.key)
-                theirs = [other.body for _, other in given if other.key == entry.key]
-                # The newest version here is one of theirs: the others come after it.
-                if versions is None or (entry.body not in versions and versions[-1] in theirs):
+                if versions is None or (
+                    # The newest version here is one of theirs, so this one comes after it.
+                    entry.body not in versions
+                    and any(other.key == entry.key and other.body == versions[-1] for _, other in given)
+                ):
                     message_log.update(tx, at, entry.key, lambda _, new=entry: new, now=written_at)
                     written.append(entry.key)
             continue
