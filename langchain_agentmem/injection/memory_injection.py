@@ -55,8 +55,6 @@ from langchain_agentmem.tracing import brief
 
 logger = logging.getLogger(__name__)
 
-LAYERED = ("event", "fact", "record")
-"""The kinds of things that a memory finds itself, where it is known whose it is."""
 _REPLACED = "perhaps replaced later"
 _IN_TIME = {"order": "time"}  # what is noted of a block in the order of time
 
@@ -308,9 +306,8 @@ class MemoryInjection(MemoryRunnable):
                 for kind, make in ((EVENT, event_of), (RECORD, record_of)):
                     keys = [each.id for each in own if each.kind == kind]
                     kept = memory_rows.named(tx, view, kind, keys) if keys else {}
-                    there.update(
-                        {(kind, key): made for key, each in kept.items() if trusts(made := make(each), self._trusted)}
-                    )
+                    found = {(kind, key): make(each) for key, each in kept.items()}
+                    there.update({place: each for place, each in found.items() if trusts(each, self._trusted)})
                 facts = FactView(tx, view)
                 for each in own:
                     fact = facts.fact(each.id) if each.kind == "fact" else None
@@ -402,7 +399,7 @@ class MemoryInjection(MemoryRunnable):
         kinds: Sequence[str] | None = self._kinds  # None for all
         if layers is not None:  # which has looked for its own
             usual = all_parts().usual_kinds if self._database.scopes.shared(path_of(namespace)) else ()
-            kinds = [kind for kind in (usual if kinds is None else kinds) if kind not in LAYERED]
+            kinds = [kind for kind in (usual if kinds is None else kinds) if kind not in ("event", "fact", "record")]
         if kinds is None or kinds:
             walls, outlook = self._reach(request)
             search = memory_search.Search(

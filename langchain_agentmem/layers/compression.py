@@ -217,6 +217,4 @@ def _name_of(model: Any) -> Hashable:
     """What a model is called; one that has no name, such as a function, is known by its place."""
     bound = getattr(model, "bound", model)
     name = getattr(bound, "model_name", None) or getattr(bound, "model", None)
-    if isinstance(name, str) and name:
-        return type(bound).__name__, name
-    return id(model)
+    return (type(bound).__name__, name) if name and isinstance(name, str) else id(model)

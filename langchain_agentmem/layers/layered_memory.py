@@ -58,6 +58,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
+from langchain_agentmem.base.argument_checks import check_instance, check_value
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of
 from langchain_agentmem.errors import InvalidInput, safe_repr
@@ -117,12 +118,10 @@ def _form(what: str, given: Any, main: str, names: Mapping[str, str]) -> dict[st
     return form
 
 
-def _listed(given: Any) -> list[Any]:
+def _listed(name: str, given: Any) -> list[Any]:
     if isinstance(given, str | Mapping):
         return [given]
-    if not isinstance(given, Sequence | None):
-        raise InvalidInput(f"Events and records are texts or mappings, or lists of them, not {safe_repr(given)}.")
-    return list(given or ())
+    return list(check_value(Sequence[Any] | None, given, name) or ())
 
 
 LayerEntry: TypeAlias = str | Mapping[str, Any]
@@ -223,8 +222,7 @@ class LayeredMemory(Layer):
         settings: LayersConfig | None = None,
         model: ModelLike | None = None,
     ) -> None:
-        if settings is not None and not isinstance(settings, LayersConfig):
-            raise InvalidInput(f"settings must be a LayersConfig, not {type(settings).__name__}.")
+        check_instance(LayersConfig, settings, "settings")
         if not isinstance(branch, str) and not hasattr(branch, "view"):
             raise InvalidInput(f"A layered memory is that of a branch; give its name, not {safe_repr(branch)}.")
         database = database_of(memory)
@@ -277,8 +275,7 @@ class LayeredMemory(Layer):
         Raises:
             InvalidInput: There is no such scope.
         """
-        if not isinstance(scope, str) or scope not in ("all", *LAYERS):
-            raise InvalidInput(f"scope must be one of all, {', '.join(LAYERS)}, not {safe_repr(scope)}.")
+        check_value(Literal["all", "core", "recall", "archival"], scope, "scope")
         layers = LAYERS if scope == "all" else (scope,)
 
         def look(tx: Transaction, view: View) -> dict[str, Any]:
@@ -309,14 +306,14 @@ class LayeredMemory(Layer):
         Raises:
             InvalidInput: Something of it is wrong.
         """
-        if not isinstance(core, Mapping | None):
-            raise InvalidInput(f"core is a mapping of keys to values, not {type(core).__name__}.")
+        check_value(Mapping[Any, Any] | None, core, "core")
         values = {key: _form("A value of core memory", value, "value", _SETTING) for key, value in (core or {}).items()}
         named = [self.core._setting_of(key, **value) for key, value in values.items()]
         settings = list({each.key: each for each in named}.values())
-        forms = [{"kind": "note", **_form("An event", each, "content", _EVENT)} for each in _listed(recall)]
+        forms = [{"kind": "note", **_form("An event", each, "content", _EVENT)} for each in _listed("recall", recall)]
         events = [self.recall._event_of(**form) for form in forms]
-        records = [self.archival._checked(**_form("A record", each, "content", _RECORD)) for each in _listed(archival)]
+        given = [_form("A record", each, "content", _RECORD) for each in _listed("archival", archival)]
+        records = [self.archival._checked(**form) for form in given]
         marks: dict[str, list[str]] = {}
         for text, tags in records:
             marks.setdefault(text, []).extend(tags)
@@ -417,8 +414,7 @@ class LayeredMemory(Layer):
         Raises:
             InvalidInput: There is no such level.
         """
-        if level is not None and (not isinstance(level, str) or level not in LEVELS):
-            raise InvalidInput(f"level must be one of {', '.join(LEVELS)}, not {safe_repr(level)}.")
+        check_value(Level | None, level, "level")
         settings, report = self.settings, ConsolidationReport()
 
         def relieve(tx: Transaction, change: Change) -> tuple[str, ...]:
