@@ -323,13 +323,6 @@ def read_file(data: bytes) -> FileContent:
     return experiences, problems
 
 
-def read_experience(data: bytes) -> Experience | str:
-    """Return the experience that the text of a file holds, or the reason why it does not hold exactly one."""
-    experiences, problems = read_file(data)
-    refused = [reason for reason, is_loaded in problems if not is_loaded]
-    return experiences[0] if len(experiences) == 1 and not refused else (*refused, "It holds several experiences.")[0]
-
-
 class _Texts(yaml.SafeLoader):
     """Plain YAML in which every value is text, but for null."""
 

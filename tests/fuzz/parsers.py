@@ -29,7 +29,7 @@ from langchain_agentmem.base.clock import micros
 from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver
 from langchain_agentmem.errors import AgentMemoryError
 from langchain_agentmem.experiences import model_choice
-from langchain_agentmem.experiences.experience import Experience, read_experience
+from langchain_agentmem.experiences.experience import Experience, read_file
 from langchain_agentmem.facts import fact_extraction
 from langchain_agentmem.facts.fact_extraction import Due
 from langchain_agentmem.language_models import lenient_json, summarization
@@ -115,7 +115,7 @@ def _prompt(data: bytes) -> None:
 
 
 def _yaml(data: bytes) -> None:
-    read_experience(data)
+    read_file(data)
     text = text_of(data)
     for kind in (Experience, Conversation, Retention):
         with contextlib.suppress(AgentMemoryError):
