@@ -23,7 +23,7 @@ from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.importers import SourceKind
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import is_postgres, name_of
-from langchain_agentmem.storage.engine import newest_migration
+from langchain_agentmem.storage.engine import migrations
 from langchain_agentmem.upkeep.admin import Admin
 from langchain_agentmem.upkeep.integrity import diagnose
 
@@ -149,7 +149,7 @@ def migrate(*, database: Made) -> Report:
     Programs that open the database with migrate=False need it.
     """
     with working("Nothing was changed.", "bringing up to date"), console.made(database) as memory:
-        path, newest = memory.database.engine.path, newest_migration(memory.database.engine.dialect)
+        path, newest = memory.database.engine.path, migrations(memory.database.engine.dialect)[-1].name
     return Report({"path": path, "newest": newest}, f"{path} is up to date ({newest}).")
 
 

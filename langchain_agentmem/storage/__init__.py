@@ -132,8 +132,7 @@ def open_engine(url: Any, opening: Opening = Opening()) -> Engine:  # noqa: B008
     if is_pool(url) or is_postgres(name):
         if opening.key is not None:
             raise InvalidInput(
-                "key encrypts a SQLite file. A PostgreSQL server encrypts its own disk: see docs/guides/security.md, "
-                "Encryption at rest."
+                "key is SQLite's; a PostgreSQL server encrypts its own disk: see docs/guides/security.md"
             )
         from langchain_agentmem.storage.postgres import PostgresEngine  # noqa: PLC0415 - an extra
 

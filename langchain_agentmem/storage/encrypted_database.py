@@ -27,6 +27,8 @@ from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.files import made_private, whole_copy
 from langchain_agentmem.errors import safe_repr
 
+APPLICATION_ID = 0x41474D45
+"""Marks our files in SQLite's header ("AGME"), so that another program's database is never taken for ours."""
 PLAIN_BEGINS = b"SQLite format 3\0"
 ROUNDS = 256_000
 """Of PBKDF2, as SQLCipher 4 has it."""
@@ -113,20 +115,13 @@ def begins_plain(path: Path) -> bool:
         return file.read(len(PLAIN_BEGINS)) == PLAIN_BEGINS
 
 
-def rewrite(
-    path: Path,
-    key: EncryptionKey | None,
-    new_key: EncryptionKey | None,
-    application_id: int,
-    progress: Watch | None = None,
-) -> None:
+def rewrite(path: Path, key: EncryptionKey | None, new_key: EncryptionKey | None, progress: Watch | None) -> None:
     """Write a file anew under another key.
 
     Args:
         path: The file, which nobody has open.
         key: Its key; None if it is not encrypted.
         new_key: The key that it gets; None for none.
-        application_id: What marks our files.
         progress: Receives reports of how far it has come.
 
     Raises:
@@ -143,7 +138,7 @@ def rewrite(
     try:
         # What is opened here is closed after SQLite's connection: closing it drops SQLite's locks.
         with path.open("rb+") as old, _alone(path, key) as source:
-            if source.execute("pragma application_id").fetchone()[0] != application_id:
+            if source.execute("pragma application_id").fetchone()[0] != APPLICATION_ID:
                 raise errors.ForeignDatabase(f"{name} is no database of langchain-agentmem.")
             _check_whole(source, path)
             with whole_copy(path) as made:
@@ -214,9 +209,7 @@ def file_error(error: Exception, path: Path, done: str, *, keyed: bool) -> error
     """
     name = safe_repr(str(path))
     if getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-        return errors.DatabaseBusy(
-            f"{name} is open in another program. Nobody may have it open meanwhile: end that program first."
-        )
+        return errors.DatabaseBusy(f"{name} is open in another program. End that program first.")
     if "file is not a database" in str(error):  # SQLCipher's driver gives no code when a backup fails
         return errors.DatabaseUnreadable(no_database(str(path), keyed=keyed))
     kind = errors.InvalidInput if isinstance(error, OSError) else errors.StorageError
@@ -242,11 +235,6 @@ def no_database(path: str, *, keyed: bool) -> str:
     )
 
 
-def has_log(file: Path) -> bool:
-    """Whether the last commits to a database are not in its file yet, but in a log beside it."""
-    return any(log.exists() and log.stat().st_size for log in (Path(f"{file}-wal"), Path(f"{file}-journal")))
-
-
 def copied_file(file: Path, place: Path, key: EncryptionKey | None = None) -> None:
     """Copy a database's file, with what its log holds if it is in use.
 
@@ -262,7 +250,8 @@ def copied_file(file: Path, place: Path, key: EncryptionKey | None = None) -> No
     """
     try:
         made_private(place)
-        if not has_log(file):
+        logs = (Path(f"{file}-wal"), Path(f"{file}-journal"))
+        if not any(log.exists() and log.stat().st_size for log in logs):
             shutil.copyfile(file, place)
             return
         with contextlib.closing(connected(file, key)) as source, contextlib.closing(connected(place, key)) as made:

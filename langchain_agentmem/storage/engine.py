@@ -100,9 +100,7 @@ class Opening(NamedTuple):
         if not isinstance(self.limits, MemoryLimits):
             raise errors.InvalidInput(f"limits must be MemoryLimits(...), not {safe_repr(self.limits)}.")
         if not _SCHEMA.fullmatch(self.schema):
-            raise errors.InvalidInput(
-                f"schema must be a name of lower-case letters, digits and underscores, not {safe_repr(self.schema)}."
-            )
+            raise errors.InvalidInput(f"schema must be a name of a-z, 0-9 and _, not {safe_repr(self.schema)}.")
         return checked
 
 
@@ -264,7 +262,8 @@ class Engine(ABC):
             DatabaseReadOnly: It was opened to be read only.
             StorageError: The database failed; nothing was written.
         """
-        self._check_writable()
+        if self.opening.read_only:
+            raise errors.DatabaseReadOnly(f"{safe_repr(self.path)} was opened with read_only=True, and is not written.")
         # A call that mostly reads waits for other writers here, and readers do not wait for it.
         with self._in_use(), place_given_up() if is_in_reading_lane() else contextlib.nullcontext():
             return self._run(do, write=True)
@@ -331,12 +330,6 @@ class Engine(ABC):
             calls.running.remove(threading.get_ident())
             if self._closed or calls.held:
                 calls.changed.notify_all()
-
-    def _check_writable(self) -> None:
-        if self.opening.read_only:
-            raise errors.DatabaseReadOnly(
-                f"{safe_repr(self.path)} was opened with read_only=True: nothing can be written here."
-            )
 
     def _check_sizes(self, query: str, parameters: dict[str, Any] | list[dict[str, Any]]) -> None:
         """Refuse values that are larger than the limits, before they are written."""
@@ -445,8 +438,3 @@ def migrations(dialect: str) -> tuple[Migration, ...]:
         return re.sub(r"\{(\w+)\}", lambda match: TYPES[match[1]][DIALECTS.index(dialect)], text)
 
     return tuple(Migration(name, text_of(name)) for name in names)
-
-
-def newest_migration(dialect: str) -> str:
-    """The name of the last migration of a dialect."""
-    return migrations(dialect)[-1].name

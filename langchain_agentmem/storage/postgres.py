@@ -56,9 +56,6 @@ RETRIES = 100
 _ADVISORY_LOCK = 0x41474D45
 _CHANGED = ("autocommit", "row_factory", "prepare_threshold", "isolation_level", "read_only")
 """What is set otherwise on a connection that is lent for a while."""
-_UTF8 = ("utf8", "unicode")  # behind PgBouncer, as a pool spells it
-_DAY = 24 * 3600 * 1_000_000
-"""Microseconds that a session may leave its receipt alone."""
 _PAUSE = 0.5
 """Seconds between two attempts to reach the server, at most."""
 
@@ -76,18 +73,14 @@ own snapshot does; one that reads here, or in a process of the server that belon
 
 
 _HEALTH = """
-    select current_setting('server_version') as version, current_setting('server_version_num')::int as number,
-        pg_is_in_recovery() as replica, current_setting('max_connections')::int as most,
-        (select sum(numbackends)::int from pg_stat_database) as used,
+    select current_setting('server_version') as version, pg_is_in_recovery() as replica,
+        current_setting('max_connections')::int as most, (select sum(numbackends)::int from pg_stat_database) as used,
         bool_and(has_table_privilege(c.oid, 'select')) as reads,
-        bool_and(
-            has_table_privilege(c.oid, 'insert') and has_table_privilege(c.oid, 'update')
-            and has_table_privilege(c.oid, 'delete')
-        ) as writes
+        bool_and(has_table_privilege(c.oid, 'insert') and has_table_privilege(c.oid, 'update')
+            and has_table_privilege(c.oid, 'delete')) as writes
     from pg_class c where c.relnamespace = to_regnamespace(current_schema()) and c.relkind = 'r'
 """
 """The version and connections of the server, and what this role may do with the tables."""
-OLDEST = 130_000
 CROWDED = 0.8
 """The share of the server's connections in use from which they are reported as a problem."""
 
@@ -243,12 +236,15 @@ class PostgresEngine(Engine):
             self._pool = Pool(self._session, size=self.opening.pool_size, timeout=self.opening.busy_timeout)
         else:
             self._pool = GivenPool(self._given, self._session_on, timeout=self.opening.busy_timeout)
-        with self._in_use(), translated(self.path):
+        with translated(self.path):
             try:
-                self._open()
+                if self._run(lambda tx: self._missing(lambda sql: tx.run_sql(sql, {})), write=False):
+                    with self._connection() as connection, self._waiting_for_locks(connection):
+                        self._migrate(connection)
             except BaseException:
                 self._close()
                 raise
+        self._opened = True
 
     # -- transactions ------------------------------------------------------------------------------------------
 
@@ -283,7 +279,7 @@ class PostgresEngine(Engine):
             if wrote := session.wrote:
                 session.execute(_GIVE_RECEIPT, session.receipt)
                 if session.receipt["transactions"] == 1:
-                    session.execute(_FORGET_RECEIPTS, {"before": session.receipt["at"] - _DAY})
+                    session.execute(_FORGET_RECEIPTS, {"before": session.receipt["at"] - 24 * 3600 * 1_000_000})
             decided = write
             session.commit(wait=write)
         except BaseException as error:
@@ -318,9 +314,8 @@ class PostgresEngine(Engine):
             return bool(done.value == lost.receipt["transactions"])
         except Exception as error:
             raise errors.StorageError(
-                f"The connection to {safe_repr(self.path)} broke in the commit, and the server could not be asked "
-                "since: it is not known whether this was written. Read, and write again what is missing: under the "
-                "same id, a message is never stored twice."
+                f"The connection to {safe_repr(self.path)} broke in the commit: it is not known whether this is "
+                "written. Read, and write again what is missing: under the same id, a message is never stored twice."
             ) from error
 
     def _undone(self, session: Session, error: BaseException) -> bool:
@@ -386,11 +381,9 @@ class PostgresEngine(Engine):
     def _session_on(self, connection: psycopg.Connection[Any]) -> Session:
         for name in ("server_encoding", "client_encoding"):
             encoding = connection.info.parameter_status(name) or ""
-            if encoding.lower().replace("-", "") not in _UTF8:
-                raise errors.StorageError(
-                    f"{safe_repr(self.path)} has the {name} {encoding}, in which texts would be stored wrongly. Give a "
-                    "database that was made with encoding 'UTF8', and a pool kwargs={'client_encoding': 'utf8'}."
-                )
+            if encoding.lower().replace("-", "") not in ("utf8", "unicode"):  # as a pool spells it
+                wrong = f"{encoding} would garble texts in {safe_repr(self.path)}"
+                raise errors.StorageError(f"{wrong}: make the database, or open the pool, with {name}='UTF8'.")
         session = Session(connection)
         session.get_acquainted(self._timeout)
         return session
@@ -406,13 +399,6 @@ class PostgresEngine(Engine):
         # A statement that the driver prepares would stay with the server, which a pooler gives to others.
         fixed = {"autocommit": True, "client_encoding": "utf8", "prepare_threshold": None}
         return Connection.connect(**(given | fixed | options))
-
-    def _open(self) -> None:
-        """Check that the schema is ours, and bring it up to date; wait for a server that is about to begin."""
-        if self._run(lambda tx: self._missing(lambda sql: tx.run_sql(sql, {})), write=False):
-            with self._connection() as connection, self._waiting_for_locks(connection):
-                self._migrate(connection)
-        self._opened = True
 
     def _missing(self, select: Callable[[str], Iterable[Any]]) -> list[engine.Migration]:
         """What the schema lacks."""
@@ -438,10 +424,7 @@ class PostgresEngine(Engine):
     def health(self) -> Iterator[Finding]:
         """Check the server's version and connections, the rights of the role, and the vectors."""
         [row] = self.read(lambda tx: tx.run_sql(_HEALTH, {}))
-        if row["number"] < OLDEST:
-            yield Finding("postgresql", "problem", f"PostgreSQL {row['version']} is too old.", "Use 13 or newer.")
-        else:
-            yield Finding("postgresql", "ok", f"PostgreSQL {row['version']}")
+        yield Finding("postgresql", "ok", f"PostgreSQL {row['version']}")
         used = f"{row['used']:,} of {row['most']:,} connections are in use"
         if row["used"] > row["most"] * CROWDED:
             remedy = "Lower pool_size in the programs, put a pooler in front, or raise max_connections."
@@ -505,9 +488,8 @@ class PostgresEngine(Engine):
                 return
             if time.monotonic() > deadline:
                 raise errors.DatabaseBusy(
-                    "What was erased is gone from the tables, but an older transaction is still open on the server, so "
-                    "the storage still holds it. End that transaction (pg_stat_activity, pg_prepared_xacts or "
-                    "pg_replication_slots shows it) and erase again."
+                    "What was erased is gone from the tables, but an older transaction on the server still holds it. "
+                    "End that (pg_stat_activity, pg_prepared_xacts or pg_replication_slots shows it) and erase again."
                 )
             time.sleep(0.01)
 

@@ -520,7 +520,5 @@ class GivenPool:
         try:
             connection: psycopg.Connection[Any] = self._pool.getconn(self._timeout)
         except psycopg.OperationalError as error:
-            if type(error).__name__ not in ("PoolTimeout", "TooManyRequests"):
-                raise
-            raise DatabaseBusy(f"No connection of the pool was free in {self._timeout:g} s.") from error
+            raise DatabaseBusy(f"The pool gave no connection in {self._timeout:g} s: {error}.") from error
         return connection

@@ -26,15 +26,12 @@ from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.files import file_of, made_private, whole_copy
 from langchain_agentmem.errors import safe_repr
 from langchain_agentmem.storage import engine
-from langchain_agentmem.storage.encrypted_database import Cipher, no_database
+from langchain_agentmem.storage.encrypted_database import APPLICATION_ID, Cipher, no_database
 from langchain_agentmem.storage.engine import Engine, Finding, Opening, Sizes
 from langchain_agentmem.storage.queries import for_sqlite, load, query
 from langchain_agentmem.storage.transaction import Operation, Rows, Select, Transaction, Values, refuse
 
 T = TypeVar("T")
-
-APPLICATION_ID = 0x41474D45
-"""Marks our files in SQLite's header ("AGME"), so that another program's database is never taken for ours."""
 
 OLDEST_SQLITE = (3, 35, 0)
 SQLITE_VERSION = sqlite3.sqlite_version
@@ -152,10 +149,7 @@ class SqliteEngine(Engine):
         self._idle: list[sqlite3.Connection] = []
         self._opened: sqlite3.Connection | None = None
         if any((each.cipher is None) != (self.cipher is None) for each in self.open_here(file_of(self._file))):
-            how = "a key" if self.cipher is None else "no key"
-            raise errors.InvalidInput(
-                f"{safe_repr(path)} is open in this process already, with {how}. Open it in the same way."
-            )
+            raise errors.InvalidInput(f"{safe_repr(path)} is open in this process already, with another key or none.")
         self._open.add(self)
         try:
             with self._in_use(), self._translated():
@@ -275,8 +269,7 @@ class SqliteEngine(Engine):
         has_index = connection.execute("select sqlite_compileoption_used('ENABLE_FTS5')").fetchone()[0]
         if self._driver.sqlite_version_info < OLDEST_SQLITE or not has_index:
             raise errors.StorageError(
-                f"SQLite {self._driver.sqlite_version} is too old, or was built without FTS5; 3.35 or newer with FTS5 "
-                "is needed. Use a python.org, Debian, conda or pyenv build of Python, or a PostgreSQL database."
+                f"SQLite {self._driver.sqlite_version} is too old, or was built without FTS5: use 3.35 or newer."
             )
 
         def in_wal_mode() -> bool:
@@ -455,9 +448,7 @@ class SqliteEngine(Engine):
         told = None if progress is None else lambda _, left, total: progress(Progress("copying", total - left, total))
         with self._snapshot() as source:  # nobody who writes makes the copy begin anew
             if self.lasting and path.exists() and path.samefile(file_of(self._file)):
-                raise errors.InvalidInput(
-                    f"{safe_repr(str(path))} is the database itself: give the copy a name of its own."
-                )
+                raise errors.InvalidInput(f"{safe_repr(str(path))} is the database itself: name the copy otherwise.")
             with whole_copy(path) as copy, contextlib.closing(self._driver.connect(copy)) as target:
                 if cipher is not None:
                     target.set_key(cipher.specified())

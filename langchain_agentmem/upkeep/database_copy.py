@@ -49,7 +49,8 @@ from langchain_agentmem.storage import (
     transfer,
 )
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.sqlite import APPLICATION_ID, SqliteEngine
+from langchain_agentmem.storage.encrypted_database import APPLICATION_ID
+from langchain_agentmem.storage.sqlite import SqliteEngine
 from langchain_agentmem.upkeep import integrity
 from langchain_agentmem.upkeep.integrity import VerifyReport
 
@@ -478,4 +479,4 @@ def rekey(
         raise InvalidInput("Give key= to decrypt a database, new_key= to encrypt it, or both to give it another key.")
     if SqliteEngine.open_here(Path(name)):
         raise DatabaseBusy(f"{safe_repr(name)} is open in this process. Close it first.")
-    encrypted_database.rewrite(Path(name), key, new_key, APPLICATION_ID, progress)
+    encrypted_database.rewrite(Path(name), key, new_key, progress)

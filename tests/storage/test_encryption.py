@@ -191,7 +191,7 @@ class TestRefused:
         assert (tmp_path / "plain.db").read_bytes() == before
         with AgentMemory(path, key=KEY), pytest.raises(InvalidInput, match="is open in this process already, with a"):
             AgentMemory(path)
-        with pytest.raises(InvalidInput, match=r"PostgreSQL server encrypts its own disk: see docs/guides/security.md"):
+        with pytest.raises(InvalidInput, match=r"server encrypts its own disk: see docs/guides/security.md"):
             AgentMemory("postgresql://localhost/x", key=KEY)
         with AgentMemory() as memory, pytest.raises(InvalidInput, match="is no export, and would be replaced"):
             memory.export(path)
