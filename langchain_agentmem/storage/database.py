@@ -7,7 +7,6 @@ closes when the last of them is gone.
 from __future__ import annotations
 
 import copy
-import logging
 import os
 import threading
 import weakref
@@ -29,9 +28,6 @@ from langchain_agentmem.tracing import SILENT, Content, RunType, Step, Thunk, Tr
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
-logger = logging.getLogger(__name__)
-
-A = TypeVar("A")
 T = TypeVar("T")
 
 Outputs: TypeAlias = Callable[[Any], Mapping[str, Any]]
@@ -146,7 +142,7 @@ class Database:
             each.close()
         self._closes_itself()
 
-    def attached(self, kind: type[A], make: Callable[[], A]) -> A:
+    def attached(self, kind: type[T], make: Callable[[], T]) -> T:
         """The one object of a class that belongs to this database, made when it is first wanted."""
         if kind not in self.attachments:
             with _shared.changing:

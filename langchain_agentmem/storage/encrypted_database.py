@@ -32,7 +32,6 @@ APPLICATION_ID = 0x41474D45
 PLAIN_BEGINS = b"SQLite format 3\0"
 ROUNDS = 256_000
 """Of PBKDF2, as SQLCipher 4 has it."""
-_NONE = f"x'{'0' * 64}'"
 
 
 @cache
@@ -66,7 +65,7 @@ class Cipher:
     def unlock(self, connection: Any) -> None:
         """Give a connection the key, before it reads or writes anything."""
         if isinstance(self.key(), str):
-            connection.set_key(_NONE)  # which tells the salt, and makes no key
+            connection.set_key(f"x'{'0' * 64}'")  # which tells the salt, and makes no key
             salt = connection.execute("pragma cipher_salt").fetchone()[0]
             connection.set_key(self._specified(salt))
         else:

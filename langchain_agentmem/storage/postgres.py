@@ -56,8 +56,6 @@ RETRIES = 100
 _ADVISORY_LOCK = 0x41474D45
 _CHANGED = ("autocommit", "row_factory", "prepare_threshold", "isolation_level", "read_only")
 """What is set otherwise on a connection that is lent for a while."""
-_PAUSE = 0.5
-"""Seconds between two attempts to reach the server, at most."""
 
 _OLDER_LASTS = """
     select pg_snapshot_xmin(pg_current_snapshot()) <= %(id)s::xid8
@@ -266,7 +264,7 @@ class PostgresEngine(Engine):
                     misspelt = not (self._opened or answered)  # perhaps: there may be no such server
                     if misspelt or isinstance(error.__cause__, pg.ConnectionTimeout) or now >= gives_up:
                         raise
-                    time.sleep(min(random.uniform(_PAUSE / 10, _PAUSE), gives_up - now))  # noqa: S311
+                    time.sleep(min(random.uniform(0.05, 0.5), gives_up - now))  # noqa: S311
 
     def _transaction(self, session: Session, do: Operation[T], *, write: bool) -> T:
         decided = wrote = False
@@ -354,9 +352,8 @@ class PostgresEngine(Engine):
     def _waiting_for_locks(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
         """A transaction that waits for a lock as long as the database was opened with."""
         with connection.transaction():
-            connection.execute(
-                "select set_config('lock_timeout', %s, true)", (milliseconds(self.opening.busy_timeout),)
-            )
+            wait = milliseconds(self.opening.busy_timeout)
+            connection.execute("select set_config('lock_timeout', %s, true)", (wait,))
             yield
 
     def _session(self) -> Session:
