@@ -170,7 +170,7 @@ def read_opus(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
     to.limits.check_file(path)
     loaded = read_document(path)
     path_ = to.path()
-    here = [each for each in loaded.entries if to.wants(each.conversation_id)]
+    here = [each for each in loaded.entries if (each.prompt or each.reply) and to.wants(each.conversation_id)]
     drafts = drafts_of(here, namespace_of(path_), moment(to.now), _judged)
     for number, page in enumerate(pages(drafts)):
         what = f"entries from {number * PAGE + 1:,} on, in {parcels.where(to)}"
