@@ -18,7 +18,7 @@ from langchain_agentmem.storage.queries import DIALECTS
 
 LIMITS = {
     "lines of code": 34_979,
-    "files": 169,
+    "files": 170,
     "lines of SQL": 3_248,
     "tables": 38,
     "exported names": 68,

@@ -1,9 +1,9 @@
 """Stores and a retriever, as LangGraph and LangChain ask for them.
 
-Begin with `agent_store`: both of LangGraph's stores, the shared one and that of a thread, and how they run a batch of
-operations. Items are rows in `item_rows`, and are looked for by `item_search`, which has those that rewind with their
-thread, too, and tells search and upkeep about items. `byte_store` is LangChain's key-value store; `retriever` is its
-retriever.
+Begin with `agent_store`: both of LangGraph's stores, the shared one and that of a thread; `store_batch` runs their
+batches of operations. Items are rows in `item_rows`, and are looked for by `item_search`, which has those that rewind
+with their thread, too, and tells search and upkeep about items. `byte_store` is LangChain's key-value store;
+`retriever` is its retriever.
 
 Imports base, language_models, messages, storage, search, rewinding and tracing. Nothing in the folder is imported from
 outside but by `agent_memory`, `parts` and upkeep.

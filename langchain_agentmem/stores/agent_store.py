@@ -49,10 +49,6 @@ time of the checkpoint, so that a past one shows what it showed then.
 
 `get` and a search for words cost the same however many items a thread has. A search without words and a list of
 namespaces read all items of the thread: it is made for hundreds of them, or a few thousand.
-
-A batch of operations is checked as a whole, run in one go, and answered in their order. A trace shows it as one step,
-named by what it holds, "get", "search" and so on, and "batch" where it holds several kinds; searches alone show as a
-retriever, with what they found as documents.
 """
 
 from __future__ import annotations
@@ -64,331 +60,31 @@ import threading
 import weakref
 from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping
 from concurrent.futures import Future, InvalidStateError
-from functools import cached_property, lru_cache, wraps
-from itertools import takewhile
-from typing import Annotated, Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, Unpack
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, Unpack
 
-from annotated_types import Ge, Le
 from langchain_core.embeddings import Embeddings
 from langgraph.store import base as langgraph
 from langgraph.store.base import BaseStore, IndexConfig, Op, PutOp, Result, TTLConfig
 from pydantic import PositiveInt
 
-from langchain_agentmem.base.argument_checks import MemoryLimits, check_timeout, check_value
-from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.argument_checks import check_timeout, check_value
 from langchain_agentmem.base.concurrency import AwaitableNumber, Closing, Ready, awaited, check_cancelled, in_worker
-from langchain_agentmem.base.encoding import json_value
-from langchain_agentmem.base.namespaces import Namespace, ThreadLike, namespace_of, path_of, range_of, running_config
+from langchain_agentmem.base.namespaces import Namespace, ThreadLike, path_of, running_config
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver, safe_repr
-from langchain_agentmem.language_models.model_calls import writer
 from langchain_agentmem.rewinding.thread_memory import ThreadPoint, thread_point
 from langchain_agentmem.search import vectors
 from langchain_agentmem.search.analysis import question
 from langchain_agentmem.search.memory_search import near
 from langchain_agentmem.search.vectors import Near, embed_with, embedder_of
-from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.background import Lease, Task, TaskKey
 from langchain_agentmem.storage.database import Database, MemoryLike, Unopened, database_of
 from langchain_agentmem.storage.engine import Opening, OpeningOptions
-from langchain_agentmem.stores import item_rows
+from langchain_agentmem.stores import item_rows, store_batch
 from langchain_agentmem.stores.item_rows import PAGE, ttl_of
-from langchain_agentmem.stores.item_search import Look, SharedItems, ThreadItems, checked
-from langchain_agentmem.tracing import RunType, brief, outcome
-
-SEARCH = "search"
-
-
-_VERBS = {langgraph.GetOp: "get", langgraph.SearchOp: SEARCH, langgraph.ListNamespacesOp: "list_namespaces"}
-
-
-def verb_of(op: Op) -> str:
-    """What an operation does."""
-    if isinstance(op, PutOp):
-        return "delete" if op.value is None else "put"
-    return _VERBS[type(op)]
-
-
-def _fields_of(op: Op) -> dict[str, Any]:
-    fields = {
-        name: value for name, value in op._asdict().items() if value is not None and value is not langgraph.NOT_PROVIDED
-    }
-    if isinstance(op, langgraph.SearchOp):
-        return {**fields, "query": op.query or "", "namespace": op.namespace_prefix}
-    return fields
-
-
-def _document(found: langgraph.SearchItem) -> dict[str, Any]:
-    score = None if found.score is None else round(found.score, 4)
-    about = {"id": found.key, "kind": "item", "namespace": list(found.namespace), "score": score}
-    return {"id": found.key, "page_content": brief(item_rows.whole_text(found.value)), "metadata": about}
-
-
-WHOLE = "$"
-"""The path of a whole value."""
-_COUNT: Any = Annotated[int, Ge(0), Le(2**31)]
-"""How many results may be asked for, or left out."""
-
-Fields = tuple[str, ...]
-Items: TypeAlias = SharedItems | ThreadItems
-"""Where items are kept. One is made for each transaction."""
-
-
-class InvalidNamespace(InvalidInput, langgraph.InvalidNamespaceError):
-    """A namespace that no item can be in. Both an error of ours and one of LangGraph's."""
-
-
-Answers: TypeAlias = tuple[list[Result], list[item_rows.StoredItem]]
-"""The result of each operation of a batch, and the items whose end a reading has to put off."""
-
-
-class Batch:
-    """Operations that belong together.
-
-    Args:
-        ops: The operations.
-        ttl: The store's configuration of expiry.
-        fields: The paths whose texts items are found by, unless they name their own; None for the whole value.
-        base: Where the namespaces of the operations begin.
-        limits: How long queries may be, and how many conditions filters may have.
-
-    Raises:
-        InvalidInput: One of them is wrong. None is run.
-    """
-
-    def __init__(
-        self, ops: Iterable[Op], ttl: langgraph.TTLConfig, fields: Fields | None, base: Namespace, limits: MemoryLimits
-    ) -> None:
-        self._limits = limits
-        self._ttl, self._fields, self._base, self._writer = ttl, fields, base, writer()
-        self._gets: dict[int, tuple[item_rows.ItemPlace, bool]] = {}
-        self._searches: dict[int, tuple[Look, bool]] = {}
-        self._lists: dict[int, tuple[langgraph.ListNamespacesOp, str, str]] = {}
-        self.changes: dict[item_rows.ItemPlace, item_rows.ItemDraft | None] = {}
-        self._ops: list[Op] = []
-        if not isinstance(ops, Iterable):
-            raise InvalidInput(f"Give a list of operations, not {safe_repr(ops)}.")
-        for number, op in enumerate(ops):
-            self._add(number, op)
-            self._ops.append(op)
-
-    @cached_property
-    def verb(self) -> str:
-        """What a trace calls it."""
-        verbs = set(map(verb_of, self._ops))
-        return verbs.pop() if len(verbs) == 1 else "batch"
-
-    def asked(self) -> Mapping[str, Any]:
-        """What a trace shows of it."""
-        if len(self._ops) == 1:
-            return _fields_of(self._ops[0])
-        told: dict[str, Any] = {"operations": [{"operation": verb_of(op), **_fields_of(op)} for op in self._ops]}
-        if self.verb == SEARCH:
-            told["query"] = "; ".join(op.query or "" for op in self._ops if isinstance(op, langgraph.SearchOp))
-        return told
-
-    def told(self, results: list[Any]) -> Mapping[str, Any]:
-        """Return what a trace shows of the results."""
-        if self.verb == SEARCH:
-            return {"documents": [_document(each) for hits in results for each in hits]}
-        return outcome(results[0] if len(results) == 1 else results)
-
-    def embed(self, near: Callable[[Look], Near | None]) -> None:
-        """Give the words that it looks for their vectors, before it is run.
-
-        Args:
-            near: Gives the vector.
-        """
-        for number, (look, refresh) in self._searches.items():
-            if look.question and look.limit:
-                self._searches[number] = (look._replace(dense=near(look)), refresh)
-
-    def read(self, tx: Transaction, items: Items, now: int) -> Answers:
-        """Run what reads. Every value is made anew for the caller.
-
-        Args:
-            tx: The transaction.
-            items: Where.
-            now: When.
-        """
-        results: list[Result] = [None] * len(self._ops)
-        touched: list[item_rows.StoredItem] = []
-        there = items.get(tx, [at for at, _ in self._gets.values()], now=now) if self._gets else {}
-        for number, (at, refresh) in self._gets.items():
-            if (item := there.get(at)) is not None:
-                results[number] = langgraph.Item(value=item_rows.read(item.value, *at), **self._about(item))
-                touched += [item] if refresh and item.ttl is not None else []
-        for number, (look, refresh) in self._searches.items():
-            found = items.find(tx, look, now=now)
-            results[number] = [
-                langgraph.SearchItem(value=each.value, score=each.score, **self._about(each.item)) for each in found
-            ]
-            touched += [each.item for each in found if refresh and each.item.ttl is not None]
-        for number, (op, low, high) in self._lists.items():
-            results[number] = self._page_of(op, items.namespaces(tx, low, high, now=now))
-        return results, touched
-
-    def _about(self, item: item_rows.StoredItem) -> dict[str, Any]:
-        made = moment(item.created_at)
-        return {
-            "key": item.at.key,
-            "namespace": _namespace_of(item.at.path)[len(self._base) :],
-            "created_at": made,
-            "updated_at": made if item.updated_at == item.created_at else moment(item.updated_at),
-        }
-
-    def _page_of(self, op: langgraph.ListNamespacesOp, namespaces: Iterable[Namespace]) -> list[Namespace]:
-        """Those of some namespaces that are asked for."""
-        found: dict[Namespace, None] = {}
-        for namespace in namespaces:
-            labels = namespace[len(self._base) :]
-            if all(_matches(labels, condition) for condition in op.match_conditions or ()):
-                found[labels[: op.max_depth]] = None
-                if len(found) >= op.offset + op.limit:
-                    break
-        return list(found)[op.offset : op.offset + op.limit]
-
-    def run(self, tx: Transaction, items: Items, now: int) -> Answers:
-        """Run everything: what reads sees what was there before.
-
-        Args:
-            tx: The transaction.
-            items: Where.
-            now: When.
-        """
-        locked: Any = items.lock(tx, self.changes)
-        results, touched = self.read(tx, items, now)
-        items.touch(tx, touched, now=now)
-        items.write(tx, self.changes, locked, now=now)
-        return results, []
-
-    def _add(self, number: int, op: Op) -> None:
-        if isinstance(op, langgraph.GetOp):
-            self._gets[number] = (self._place(op), self._refresh(op.refresh_ttl))
-        elif isinstance(op, langgraph.SearchOp):
-            self._searches[number] = (_look(op, self._base, self._limits), self._refresh(op.refresh_ttl))
-        elif isinstance(op, langgraph.ListNamespacesOp):
-            self._lists[number] = (op, *_range_listed(op, self._base))
-        elif isinstance(op, PutOp):
-            place = self._place(op)
-            self.changes[place] = None if op.value is None else self._draft(op)
-        else:
-            raise InvalidInput(f"Unknown operation {safe_repr(op)}: give GetOp, SearchOp, PutOp or ListNamespacesOp.")
-
-    def _place(self, op: langgraph.GetOp | PutOp) -> item_rows.ItemPlace:
-        path = path_of_items(op.namespace)
-        return item_rows.ItemPlace(
-            path_of((*self._base, *op.namespace)) if self._base else path, item_rows.key_of(op.key)
-        )
-
-    def _refresh(self, given: bool | None) -> bool:  # noqa: FBT001 - as LangGraph has it
-        return self._ttl.get("refresh_on_read", True) if given is None else bool(given)
-
-    def _draft(self, op: PutOp) -> item_rows.ItemDraft:
-        if not op.namespace:
-            raise InvalidNamespace("An item cannot be in the empty namespace (): give it a label, as in ('users',).")
-        value = item_rows.written(op.value)  # type: ignore[arg-type]  # a deletion has no draft
-        ttl = item_rows.ttl_of(self._ttl.get("default_ttl") if isinstance(op.ttl, langgraph.NotProvided) else op.ttl)
-        draft = item_rows.ItemDraft(value, ttl, source=self._writer.source, actor=self._writer.actor)
-        if op.index is False:
-            return draft
-        fields = self._fields if op.index is None else checked_fields("index", op.index)
-        if fields is None:
-            return draft._replace(text=item_rows.text_of(op.value, value))  # type: ignore[arg-type]
-        named = _texts(dict(op.value or {}), fields)
-        return draft._replace(text="\n".join(named), named=named)
-
-
-def checked_fields(name: str, fields: Any) -> Fields | None:
-    """Check paths into values.
-
-    Args:
-        name: What they were given as, for the error.
-        fields: The paths, or one.
-
-    Returns:
-        The paths; None where the whole value is meant.
-
-    Raises:
-        InvalidInput: They are no list of text.
-    """
-    paths = (fields,) if isinstance(fields, str) else fields
-    if not isinstance(paths, list | tuple) or not all(isinstance(path, str) for path in paths):
-        raise InvalidInput(
-            f"{name} must be a list of paths such as 'title' or 'parts[*].text', not {safe_repr(fields)}."
-        )
-    return None if tuple(paths) == (WHOLE,) else tuple(paths)
-
-
-def _texts(value: dict[str, Any], fields: Fields) -> Fields:
-    """The texts at some paths of a value, without those that are empty."""
-    view = json_value(value)
-    found: list[str] = []
-    for path in fields:
-        if path in {WHOLE, ""}:
-            found.append(item_rows.whole_text(view))
-        else:
-            found += langgraph.get_text_at_path(view, langgraph.tokenize_path(path))
-    return tuple(text for text in found if text.strip())
-
-
-def path_of_items(namespace: Any) -> str:
-    """The path of a namespace in which items can be.
-
-    Raises:
-        InvalidNamespace: There can be none.
-    """
-    if type(namespace) is tuple and set(map(type, namespace)) <= {str}:
-        return _checked_path(namespace)
-    return _newly_checked_path(namespace)  # a list, or what is no label: neither can be looked up
-
-
-def _newly_checked_path(namespace: Any) -> str:
-    try:
-        path = path_of(namespace)
-        langgraph.validate_op_namespace(langgraph.GetOp(namespace, ""))
-    except (InvalidInput, langgraph.InvalidNamespaceError) as error:
-        raise InvalidNamespace(str(error)) from error
-    return path
-
-
-_checked_path = lru_cache(1024)(_newly_checked_path)
-_namespace_of = lru_cache(1024)(namespace_of)
-
-
-def _look(op: langgraph.SearchOp, base: Namespace, limits: MemoryLimits) -> Look:
-    path_of_items(op.namespace_prefix)
-    if op.query is not None and not isinstance(op.query, str):
-        raise InvalidInput(f"A query is text, not {type(op.query).__name__}.")
-    limits.check("query_chars", len(op.query or ""), "The query")
-    limit, offset = check_value(_COUNT, op.limit, "limit"), check_value(_COUNT, op.offset, "offset")
-    return Look(*range_of((*base, *op.namespace_prefix)), checked(op.filter, limits), op.query or "", limit, offset)
-
-
-def _range_listed(op: langgraph.ListNamespacesOp, base: Namespace) -> tuple[str, str]:
-    """Check what namespaces are asked for, and give the range of paths that they must be in."""
-    check_value(_COUNT, op.limit, "limit")
-    check_value(_COUNT, op.offset, "offset")
-    check_value(PositiveInt | None, op.max_depth, "max_depth")
-    low, high = range_of(base)
-    if op.match_conditions is not None and not isinstance(op.match_conditions, Iterable):
-        raise InvalidInput(f"match_conditions must be a tuple, not {safe_repr(op.match_conditions)}.")
-    for condition in op.match_conditions or ():
-        if not isinstance(condition, langgraph.MatchCondition) or condition.match_type not in ("prefix", "suffix"):
-            raise InvalidInput(f"Unsupported match {safe_repr(condition)}: match_type is 'prefix' or 'suffix'.")
-        path_of_items(condition.path)
-        if condition.match_type == "prefix":
-            within = range_of((*base, *takewhile(lambda label: label != "*", condition.path)))
-            low, high = max(low, within[0]), min(high, within[1])
-    return low, high
-
-
-def _matches(namespace: Namespace, condition: langgraph.MatchCondition) -> bool:
-    wanted = tuple(condition.path)
-    if len(namespace) < len(wanted):
-        return False
-    labels = namespace[: len(wanted)] if condition.match_type == "prefix" else namespace[len(namespace) - len(wanted) :]
-    return all(pattern in {"*", label} for label, pattern in zip(labels, wanted, strict=True))
-
+from langchain_agentmem.stores.item_search import Look, SharedItems, ThreadItems
+from langchain_agentmem.stores.store_batch import Answers, Batch, Fields, Items
+from langchain_agentmem.tracing import RunType
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -427,13 +123,13 @@ def _checked(
 def _check(*args: Any, **kwargs: Any) -> None:
     named = (*args[:1], kwargs.get("namespace", ()), kwargs.get("prefix") or (), kwargs.get("suffix") or ())
     for namespace in named:
-        path_of_items(namespace)
+        store_batch.path_of_items(namespace)
 
 
 def _check_put(namespace: Any = (), *_: Any, **__: Any) -> None:
-    path_of_items(namespace)
+    store_batch.path_of_items(namespace)
     if not namespace or namespace[0] == "langgraph":
-        raise InvalidNamespace(
+        raise store_batch.InvalidNamespace(
             f"An item cannot be in {safe_repr(namespace)}: a namespace has a label, and its first is not 'langgraph'."
         )
 
@@ -504,7 +200,7 @@ class ItemStore(BaseStore):
         batch = Batch(ops, self.ttl_config or {}, self._fields, self._base(), self.database.limits)
         opened = self._opened()
         now = self.database.now()
-        run_type: RunType = "retriever" if batch.verb == SEARCH else "chain"
+        run_type: RunType = "retriever" if batch.verb == "search" else "chain"
         with self.database.step(f"{self._part}.{batch.verb}", batch.asked, run_type) as step:
             results, touched = self._run(batch, opened, now)
             step.finish(lambda: batch.told(results))
@@ -569,8 +265,10 @@ def index_given(index: Any) -> tuple[IndexConfig | None, Fields | None]:
         return None, None
     _check_keys("index", index, _INDEX, "{'fields': ['text']}")
     embed, dims = index.get("embed"), check_value(PositiveInt | None, index.get("dims"), "index['dims']")
-    fields = checked_fields("index['fields']", index.get("fields") or index.get("text_fields") or [WHOLE])
-    config: IndexConfig = {**index, "fields": list(fields or (WHOLE,))}  # type: ignore[typeddict-item]
+    fields = store_batch.checked_fields(
+        "index['fields']", index.get("fields") or index.get("text_fields") or [store_batch.WHOLE]
+    )
+    config: IndexConfig = {**index, "fields": list(fields or (store_batch.WHOLE,))}  # type: ignore[typeddict-item]
     if embed == vectors.NAME:
         config["dims"] = dims or vectors.DIMENSIONS
     if embed is not None:
