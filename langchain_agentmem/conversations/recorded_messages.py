@@ -29,8 +29,8 @@ from langchain_agentmem.storage.transaction import Row
 
 __all__ = ["copy", "current_turn", "forget", "named", "note"]
 
-_NEWEST = 200
-"""Messages that are read to find the newest of a user's."""
+_NEWEST, _MOST = 200, 4_000
+"""Messages that are read first to find the newest of a user's, and how many at most."""
 
 
 def named(messages: Sequence[CheckpointMessage], now: int) -> dict[str, RecordedMessage]:
@@ -123,15 +123,21 @@ def current_turn(tx: Transaction, outlook: Outlook, now: int) -> frozenset[int]:
 
 def _newest_turn(tx: Transaction, at: ThreadKey, outlook: Outlook, now: int) -> tuple[list[Row], list[Row]]:
     """The messages since the newest of a user's that is seen, the newest first; and those after it that are not."""
-    turn: list[Row] = []
-    unseen: list[Row] = []
-    rows = query.newest_documents(tx, **at._asdict(), kind=message_log.CONVERSATION, limit=_NEWEST)
-    seen = {row["slot"] for row in said_from(tx, outlook, {row["slot"] for row in rows if row["follows"]}, now)}
-    for row in rows:
-        if turn and turn[-1]["role"] == "user" and row["slot"] != turn[-1]["slot"]:
-            break
-        (turn if not row["follows"] or row["slot"] in seen else unseen).append(row)
-    return (turn if turn and turn[-1]["role"] == "user" else []), unseen
+    limit = _NEWEST
+    while True:
+        turn: list[Row] = []
+        unseen: list[Row] = []
+        rows = query.newest_documents(tx, **at._asdict(), kind=message_log.CONVERSATION, limit=limit)
+        seen = {row["slot"] for row in said_from(tx, outlook, {row["slot"] for row in rows if row["follows"]}, now)}
+        for row in rows:
+            if turn and turn[-1]["role"] == "user" and row["slot"] != turn[-1]["slot"]:
+                return turn, unseen
+            (turn if not row["follows"] or row["slot"] in seen else unseen).append(row)
+        if turn and turn[-1]["role"] == "user":
+            return turn, unseen
+        if not rows or limit == _MOST:
+            return [], unseen
+        limit = _MOST
 
 
 def _entry(message: Message, body: bytes | None, now: int) -> message_log.LogEntry:

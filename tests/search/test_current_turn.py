@@ -1,7 +1,7 @@
 """What a model is shown anyway is no answer to it, and no reason for what stands next to it."""
 
 import pytest
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from tests.support.graphs import at, line
 
@@ -85,3 +85,16 @@ def test_nothing_is_injected_because_of_the_question(memory, durability):
     for text in SAID:
         line(memory.checkpointer, node).invoke({"messages": [HumanMessage(text)]}, THREAD, durability=durability)
     assert [text for prompt in prompts for text in SAID if text in prompt] == SAID
+
+
+def test_a_turn_of_hundreds_of_messages_is_the_current_one_too(memory):
+    found = []
+    call = {"name": "look", "args": {}, "id": "c"}
+    looked = [(AIMessage("", tool_calls=[call]), ToolMessage(f"Heron {n}.", tool_call_id="c")) for n in range(125)]
+
+    def look(_):
+        return {"messages": [each for pair in looked for each in pair]}
+
+    graph = line(memory.checkpointer, look, lambda _: found.append(memory.search("Heron")))
+    graph.invoke({"messages": [HumanMessage("Which herons are there?")]}, THREAD)
+    assert found == [[]]
