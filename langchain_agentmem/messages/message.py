@@ -147,6 +147,9 @@ class AgentCallMsg:
         if not isinstance(self.agent_name, str) or not self.agent_name:
             raise MessageError(f"An agent call needs the name of an agent, not {safe_repr(self.agent_name)}.")
 
+    def __hash__(self) -> int:
+        return hash(self.agent_name)
+
     def to_dict(self) -> dict[str, Any]:
         """Give ``{"agent_name", "request"}``; what JSON has no word for is tagged.
 

@@ -290,6 +290,9 @@ class Attachment(Identified):
                 return extra
         return json_copy(extra)
 
+    def __hash__(self) -> int:
+        return hash(self.id)
+
     @classmethod
     def create(
         cls,

@@ -349,6 +349,7 @@ class TestRefusals:
         with pytest.raises(FrozenInstanceError):
             message.content = "y"
         assert hash(message) == hash(replace(message, content="z"))
+        assert hash(AgentCallMsg(agent_name="a", request={"a": [1]}))
 
     def test_what_is_no_langchain_message_is_refused(self):
         for thing in ("text", {"role": "user"}, None, Message(role="user")):

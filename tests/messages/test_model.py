@@ -125,8 +125,9 @@ class TestValues:
 
     def test_attachments_come_and_go_in_copies(self):
         post = Post.create("m", "A")
-        plan, thought = Attachment.create("plan", "p"), Attachment.create("thought", "t")
+        plan, thought = Attachment.create("plan", "p", extra={"a": [1]}), Attachment.create("thought", "t")
         full = post.with_attachment(plan, thought)
+        assert len({post, full}) == 2
         assert post.attachment_list == ()
         assert full.id == post.id
         assert full.get_attachment(AttachmentType.plan) == (plan,)
