@@ -181,7 +181,7 @@ def write_document(
     Raises:
         InvalidInput: The additional state is no dictionary or no JSON, or the file cannot be written.
     """
-    state: Any = additional_state
+    state: Any = dict(additional_state) if isinstance(additional_state, Mapping) else additional_state
     saved = SavedMemory(memory_type=memory_type, entries=entries, additional_state=state)
     try:
         text = json.dumps(dict(saved), allow_nan=False)

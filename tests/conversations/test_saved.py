@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -56,7 +57,7 @@ class TestFiles:
         fill(memory)
         before, path = everything(memory), tmp_path / "memory.json"
         state = {"step": 3, "nested": {"a": [1, None, "\ud800"]}}
-        await do(memory.conversation("chat"), "save_to_file", path, state)
+        await do(memory.conversation("chat"), "save_to_file", path, MappingProxyType(state))
         other = memory.conversation("other", description="To be replaced.")
         other.add(role="user", content="to be replaced")
         assert await do(other, "load_from_file", str(path)) == state
