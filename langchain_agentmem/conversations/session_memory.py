@@ -33,11 +33,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 from langchain_core.messages import BaseMessage, HumanMessage
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from langchain_agentmem.base import encoding
 from langchain_agentmem.base.argument_checks import Options, check_flag, check_instance
@@ -246,13 +246,19 @@ class CompactorConfig(Options):
         enabled: Whether it is done at all. Default True.
 
     Raises:
-        InvalidInput: A value is wrong.
+        InvalidInput: A value is wrong, or `threshold` is not more than `retain_recent`.
     """
 
     threshold: int = Field(default=10, ge=1)
     retain_recent: int = Field(default=3, ge=1)
     prompt_template_path: str = ""
     enabled: bool = True
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if self.threshold <= self.retain_recent:
+            raise ValueError(f"threshold ({self.threshold}) must be more than retain_recent ({self.retain_recent}).")
+        return self
 
 
 class CompactedMessage(PortableModel):

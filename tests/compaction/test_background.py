@@ -97,7 +97,7 @@ class TestConfig:
     def test_defaults_are_those_of_document_000_and_what_cannot_work_is_refused(self, memory, session):
         defaults = {"threshold": 10, "retain_recent": 3, "prompt_template_path": "", "enabled": True}
         assert CompactorConfig() == CompactorConfig(**defaults)
-        keep = [{"retain_recent": 0}, {"retain_recent": -1}]
+        keep = [{"retain_recent": 0}, {"retain_recent": -1}, {"threshold": 3, "retain_recent": 3}, {"threshold": 2}]
         kinds = [{"threshold": "10"}, {"threshold": True, "retain_recent": 1}, {"enabled": 1}]
         for wrong in (*keep, *kinds, {"prompt_template_path": None}):
             with pytest.raises(InvalidInput):
