@@ -141,9 +141,12 @@ def fields_of(cls: type, data: Any, *required: str) -> dict[str, Any]:
 def json_copy(value: Any) -> Any:
     """Copy a value as JSON would have it: a tuple becomes a list, and an attachment's type its name."""
     try:
-        return json.loads(json.dumps(value, allow_nan=False, default=_name_of_type))
+        copy = json.loads(text := json.dumps(value, allow_nan=False, default=_name_of_type))
+        if json.dumps(copy) != text:
+            raise ValueError("two keys of one dictionary are the same text")  # noqa: TRY301 - told as json's errors are
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"This must be JSON-able: {error}") from error
+    return copy
 
 
 def _name_of_type(value: Any) -> str:

@@ -135,6 +135,8 @@ class TestValues:
     def test_what_json_cannot_hold_is_no_extra(self):
         with pytest.raises(InvalidInput, match="JSON-able"):
             Attachment.create("plan", "p", extra={"a": [object()]})
+        with pytest.raises(InvalidInput, match="two keys"):
+            Attachment.create("plan", "p", extra={"a": {1: "x", "1": "y"}})
         with pytest.raises(InvalidInput, match="JSON-able"):
             Attachment.create("plan", "p", extra=SharedMemoryEntry.create("a", "round", "b"))
         assert Attachment.create("plan", "p", extra=(1, 2)).extra == [1, 2]
