@@ -311,7 +311,7 @@ SWEEP_MINUTES = 5.0
 class SweepingEnd(Future[None]):
     """Sweeps a store every few seconds, until it is cancelled, stopped, or the store is gone, which it holds weakly.
 
-    It is done when it has ended. Awaiting it returns a future of asyncio immediately.
+    It is done when it has ended. Awaiting it returns a task of asyncio immediately, and both end together.
     """
 
     def __init__(self, store: AgentMemoryStore, seconds: float) -> None:
@@ -323,9 +323,14 @@ class SweepingEnd(Future[None]):
         weakref.finalize(store, self._task.stop).atexit = False
         self._task.wake_in(seconds)
 
-    def __await__(self) -> Generator[Any, None, asyncio.Future[None]]:
+    def __await__(self) -> Generator[Any, None, asyncio.Task[None]]:
+        async def ended(future: asyncio.Future[None]) -> None:
+            await future
+
         yield from ()
-        return asyncio.wrap_future(self)
+        task = asyncio.create_task(ended(asyncio.wrap_future(self)))
+        task.add_done_callback(lambda _: self.cancel())  # it may be cancelled before it begins
+        return task
 
     def stop(self, timeout: float | None) -> bool:
         """Let it end, and wait for it; None waits as long as it takes. Return whether it has ended."""
@@ -438,8 +443,7 @@ class AgentMemoryStore(Closing, ItemStore):
 
         Returns:
             A `concurrent.futures.Future` that is done when the sweeper has ended, and ends it when cancelled; `await
-            store.start_ttl_sweeper()` gives something that can be awaited and cancelled as an asyncio task. While one
-            sweeper runs, it stays the only one.
+            store.start_ttl_sweeper()` gives an `asyncio.Task` for it. While one sweeper runs, it stays the only one.
 
         Raises:
             InvalidInput: The interval is no positive number of minutes.

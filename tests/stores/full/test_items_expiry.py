@@ -67,17 +67,20 @@ class TestTheSweeper:
         """Users of AsyncSqliteStore await what starts and what stops it, and the task that they are given."""
         store.put(NS, "k", {}, ttl=OFTEN)
         task = await store.start_ttl_sweeper(OFTEN)
+        assert isinstance(task, asyncio.Task)
         assert not task.done()
         assert await asyncio.to_thread(sweeps.delete)
         assert await store.stop_ttl_sweeper(timeout=SECONDS) is True
         assert await task is None
         assert task.done()
         assert await store.stop_ttl_sweeper() is True
-        task = await store.start_ttl_sweeper(60)
+        future = store.start_ttl_sweeper(60)
+        task = await future
         assert task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert task.cancelled()
+        assert future.cancelled()
         assert await store.stop_ttl_sweeper()
 
     def test_one_that_was_started_in_a_loop_that_is_over_ends_quietly(self, store, caplog):
