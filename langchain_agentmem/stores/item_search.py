@@ -177,7 +177,7 @@ def _equal(value: Any, other: Any) -> bool:
         return len(value) == len(other) and all(map(_equal, value, other))
     try:
         return bool(value == other)
-    except ArithmeticError:  # a signalling NaN, which equals nothing
+    except (ArithmeticError, ValueError):  # a signalling NaN, which equals nothing; arrays of numpy
         return False
 
 
@@ -185,7 +185,7 @@ def _in_order(compare: Compare) -> Compare:
     def ordered(value: Any, other: Any) -> bool:
         try:
             return bool(compare(value, other))
-        except (TypeError, ArithmeticError):  # such as text and numbers; NaN as a decimal
+        except (TypeError, ArithmeticError, ValueError):  # such as text and numbers; NaN as a decimal; arrays
             return False
 
     return ordered

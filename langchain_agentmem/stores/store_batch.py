@@ -28,14 +28,14 @@ from langchain_agentmem.stores import item_rows
 from langchain_agentmem.stores.item_search import Look, SharedItems, ThreadItems, checked
 from langchain_agentmem.tracing import brief, outcome
 
-_VERBS = {langgraph.GetOp: "get", langgraph.SearchOp: "search", langgraph.ListNamespacesOp: "list_namespaces"}
-
 
 def verb_of(op: Op) -> str:
     """What an operation does."""
     if isinstance(op, PutOp):
         return "delete" if op.value is None else "put"
-    return _VERBS[type(op)]
+    if isinstance(op, langgraph.GetOp):
+        return "get"
+    return "search" if isinstance(op, langgraph.SearchOp) else "list_namespaces"
 
 
 def _fields_of(op: Op) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,7 +51,7 @@ NOT_MET = [
 WITHOUT_ORDER = [
     ("5", 3), (3, "5"), ({"a": 2}, 1), (None, 1), (datetime(2026, 1, 1), date(2025, 1, 1)),
     (datetime(2026, 1, 1, tzinfo=UTC), datetime(2025, 1, 1)), (Decimal("NaN"), 1), (Decimal("sNaN"), Decimal("sNaN")),
-    (float("nan"), 1), (b"a", "a"),
+    (float("nan"), 1), (b"a", "a"), (3, np.array([1, 2])),
 ]  # fmt: skip
 ORDERS = ("$gt", "$gte", "$lt", "$lte")
 

@@ -154,10 +154,13 @@ class TestNamespaces:
                 assert isinstance(raised.value, InvalidNamespaceError), op
 
     def test_a_batch_puts_items_where_langgraph_keeps_its_own_as_the_store_in_memory_does(self, store):
+        class Get(GetOp):
+            """An operation of a user's own."""
+
         namespace = ("langgraph", "x")
         told = []
         for each in (store, InMemoryStore()):
-            ops = [GetOp(namespace, "k"), SearchOp(("langgraph",)), ListNamespacesOp()]
+            ops = [Get(namespace, "k"), SearchOp(("langgraph",)), ListNamespacesOp()]
             answers = each.batch([PutOp(namespace, "k", {"n": 1})]) + each.batch(ops)
             told.append([answers[0], answers[1].value, [item.key for item in answers[2]], answers[3]])
             each.batch([PutOp(namespace, "k", None)])
