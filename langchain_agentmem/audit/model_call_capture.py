@@ -244,7 +244,7 @@ def begun(
         created_at=created_at,
         conversation_id=_usable_id(places, "conversation_id", extra) or thread_id,
         namespace=_usable_namespace(places, extra, scopes),
-        model=_first((params, {"model": metadata.get("ls_model_name")}), _MODEL, str),
+        model=_first((params, {"model": metadata.get("ls_model_name")}), _MODEL, _is_name),
         run_id=run_id,
         parent_run_id=None if parent is None else str(parent),
         thread_id=thread_id,
@@ -271,9 +271,9 @@ def ended(
     return replace(
         call,
         reply=messages[0].text if messages else "",
-        model=_first(told, _MODEL, str) or call.model,
-        input_tokens=0 if "cached" in extra else _first(told, _INPUT, int),
-        output_tokens=0 if "cached" in extra else _first(told, _OUTPUT, int),
+        model=_first(told, _MODEL, _is_name) or call.model,
+        input_tokens=0 if "cached" in extra else _first(told, _INPUT, _is_count),
+        output_tokens=0 if "cached" in extra else _first(told, _OUTPUT, _is_count),
         duration=duration,
         error=None if error is None else _said(error),
         messages=(*call.messages, *messages),
@@ -345,9 +345,19 @@ def _tool_names(params: Mapping[str, Any]) -> list[str]:
     return [name for name in named if isinstance(name, str)]
 
 
-def _first(tellings: Sequence[Mapping[str, Any]], keys: Sequence[str], kind: type = object) -> Any:
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _first(
+    tellings: Sequence[Mapping[str, Any]], keys: Sequence[str], fits: Callable[[Any], bool] = lambda _: True
+) -> Any:
     said = (telling.get(key) for telling in tellings for key in keys)
-    return next((each for each in said if each is not None and isinstance(each, kind)), None)
+    return next((each for each in said if each is not None and fits(each)), None)
 
 
 def _is_nothing(value: Any) -> bool:
@@ -374,10 +384,12 @@ class _Open(NamedTuple):
     Attributes:
         call: Its entry so far.
         began: When, by `time.perf_counter`.
+        watch: Tells of the end of the run's id, for as long as the call is open.
     """
 
     call: AuditEntry
     began: float
+    watch: weakref.ref[Any] | None
 
 
 class AuditHandler(BaseCallbackHandler):
@@ -478,10 +490,11 @@ class AuditHandler(BaseCallbackHandler):
                 call = replace(call, conversation_id=None)
                 with self._unharmed("the conversation of a nested graph"):
                     call = replace(call, conversation_id=self._nested(config))
-            with self._lock:
-                self._open.setdefault(key, _Open(call, time.perf_counter()))
+            gone, watch = self._gone, None
             with suppress(TypeError):  # a run whose id is a text is not watched
-                weakref.finalize(run_id, self._gone.append, key).atexit = False
+                watch = weakref.ref(run_id, lambda _: gone.append(key))
+            with self._lock:
+                self._open.setdefault(key, _Open(call, time.perf_counter(), watch))
         self._sweep()
 
     def _sweep(self) -> None:

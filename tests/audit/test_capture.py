@@ -107,7 +107,7 @@ def test_the_model_is_the_one_that_answered_else_the_one_that_was_asked():
         ({"model": "answered"}, {"metadata": {"ls_model_name": "asked"}}),
         ({}, {"llm_output": {"model_name": "answered"}, "invocation_params": {"model": "asked"}}),
         ({}, {"invocation_params": {"model": "answered"}, "metadata": {"ls_model_name": "asked"}}),
-        ({}, {"metadata": {"ls_model_name": "answered"}}),
+        ({}, {"invocation_params": {"model": ""}, "metadata": {"ls_model_name": "answered"}}),
         ({"model_name": ""}, {"invocation_params": {"model": None, "model_id": "answered"}}),
     ):
         assert entry(("Hi",), AIMessage("Hello.", response_metadata=metadata), **told).model == "answered"
@@ -125,6 +125,7 @@ def test_tokens_are_found_wherever_a_provider_tells_them_and_never_guessed():
         ({"response_metadata": {"prompt_eval_count": 3, "eval_count": 2}}, {}, (3, 2)),
         ({}, {"info": {"usage_metadata": {"prompt_token_count": 3, "candidates_token_count": 2}}}, (3, 2)),
         ({"response_metadata": {"token_usage": {"prompt_tokens": 3}}}, {}, (3, None)),
+        ({"response_metadata": {"token_usage": {"prompt_tokens": -1, "completion_tokens": True}}}, {}, (None, None)),
         ({"response_metadata": {"token_usage": "many"}}, {"llm_output": {"usage": None}}, (None, None)),
         ({}, {}, (None, None)),
     ):

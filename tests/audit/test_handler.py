@@ -231,6 +231,13 @@ class TestCallsThatDoNotEndWell:
         assert [(each.prompt, each.error, each.thread_id) for each in trail if each.error] == [("hi", GIVEN_UP, "t1")]
         assert not handler._open
 
+    def test_a_run_of_the_same_id_as_one_that_ended_is_no_call_that_was_given_up(self, trail, heard):
+        run_id = str(uuid4())
+        for _ in range(2):
+            model().invoke("hi", {**heard, "run_id": UUID(run_id)})
+            gc.collect()
+        assert [each.error for each in trail] == [None, None]
+
     async def test_a_call_that_goes_on_in_a_cancelled_graph_ends_as_it_ends(self, trail, handler, heard):
         going_on, slow = [], model()
         slow.free.clear()
