@@ -19,6 +19,7 @@ from langchain_agentmem.audit.audit_entry import AuditEntry, Kind
 from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.audit.junk_rules import todo_key
 from langchain_agentmem.base.clock import EPOCH
+from langchain_agentmem.base.encoding import to_plain
 from langchain_agentmem.base.files import is_database, path_of_file, whole_file
 from langchain_agentmem.base.namespaces import Namespace, id_of
 from langchain_agentmem.errors import InvalidInput, safe_repr
@@ -109,12 +110,18 @@ def read_document(path: str | os.PathLike[str]) -> ParsedDocument:
         # Documents that stand one after the other are no JSON, and whole.
         if not lost and not str(error).startswith("Extra data"):
             lost.append("The file is no JSON as a whole, and was read entry by entry.")
-    entries = []
+    entries: list[DocumentEntry] = []
     for value in values:
         history = value.get("history", value) if isinstance(value, dict) else value
         for each in history if isinstance(history, list) else [history]:
             if isinstance(each, dict):
-                entries.append(_entry_of(each))
+                entry = _entry_of(each)
+                try:
+                    to_plain(entry.extra)
+                except InvalidInput as error:
+                    lost.append(f"Entry {len(entries) + 1} has parts that cannot be stored: {error}")
+                    entry = entry._replace(extra={})
+                entries.append(entry)
             else:
                 lost.append(f"In place of an entry there is {safe_repr(each, 80)}.")
     return ParsedDocument(entries, lost, damaged or bool(lost))
@@ -214,7 +221,10 @@ def time_of(value: Any) -> datetime | None:
 def _as_text(value: Any) -> str:
     if isinstance(value, str | None):
         return value or ""
-    return json.dumps(value, ensure_ascii=False)
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return ""
 
 
 class Imported(NamedTuple):

@@ -107,6 +107,14 @@ class TestDamaged:
         assert (done.added, done.lost, done.kept) == (3, (), None)
         assert trail.last()[0].extra["timestamp"] == "yesterday"
 
+    def test_of_an_entry_with_parts_that_cannot_be_stored_the_rest_is_taken(self, trail, tmp_path):
+        path, deep = tmp_path / "m.json", "[" * 200 + "]" * 200
+        path.write_text(f'[{{"prompt": "Where?", "reply": "In Rome, I think.", "score": {deep}}}]')
+        done = trail.import_document(path)
+        assert (said(trail.last()), trail.last()[0].extra) == ([("Where?", "In Rome, I think.")], {})
+        assert "Entry 1 has parts that cannot be stored" in done.lost[0]
+        assert done.kept.read_bytes() == path.read_bytes()
+
     def test_an_export_is_whole_or_not_there(self, trail, tmp_path, raw, memory):
         path = tmp_path / "m.json"
         for number in range(300):
