@@ -82,12 +82,19 @@ def problems(tx: Transaction, low: str, high: str) -> list[str]:
             left -= len(keys)
             for key in keys:
                 [row] = _find(tx, held["path"], [key])  # alone, as it may be large
-                if _checksum(key, row["value"]) != row["checksum"]:
+                if not _is_key(key) or _checksum(key, row["value"]) != row["checksum"]:
                     shown = safe_repr(key.decode("utf-8", "replace"))
                     found.append(f"the stored value of the key {shown} is not what was stored")
         if left > 0:
             found.append(f"the keys of {left} stored values are not what was stored")
     return found
+
+
+def _is_key(key: bytes) -> bool:
+    try:
+        return stored_key(key.decode("utf-8", "surrogatepass")) == key
+    except ValueError:
+        return False
 
 
 def _checksum(key: bytes, value: bytes) -> int:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
+import zlib
+
 import pytest
 from langchain_classic.embeddings import CacheBackedEmbeddings
 from langchain_core.embeddings import DeterministicFakeEmbedding
@@ -204,6 +208,17 @@ class TestCare:
         memory.byte_store().mdelete(["b"])
         assert memory.import_(tmp_path / "all.jsonl").blobs == 1
         assert memory.byte_store().mget(["a", "b"]) == [b"newer", b"exported"]
+
+    def test_an_import_of_keys_that_nobody_could_delete_is_refused(self, memory, tmp_path):
+        memory.byte_store().mset([("a", b"1")])
+        for number, key in enumerate((b"k" * (LONGEST_KEY + 1), b"\xc3\x28")):
+            path = tmp_path / f"{number}.db"
+            memory.export(path)
+            with contextlib.closing(sqlite3.connect(path)) as export, export:
+                export.execute("update blob set key = ?, checksum = ?", (key, zlib.crc32(b"1", zlib.crc32(key))))
+            with pytest.raises(InvalidInput, match="is damaged"):
+                memory.import_(path)
+        assert list(memory.byte_store().yield_keys()) == ["a"]
 
     def test_a_changed_value_or_key_is_noticed(self, memory, raw):
         store = memory.byte_store(("a",))
