@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Literal
 
@@ -50,7 +50,7 @@ class JunkRule(Options):
     name: str = Field(pattern=r"\S")
     pattern: str
     field: Literal["prompt", "reply", "both", "either"] = "reply"
-    kinds: tuple[Kind, ...] = Field(default=("exchange", "call"), min_length=1)
+    kinds: Sequence[Kind] = Field(default=("exchange", "call"), min_length=1)
     unless: str | None = None
 
     @field_validator("pattern", "unless")

@@ -52,6 +52,7 @@ def test_a_rule_of_ones_own_looks_where_it_is_told_to():
         rule = JunkRule(name="heartbeat", pattern=r"^beat \d$", field=field)
         assert reasons("exchange", *entry, rules=[rule]) == (("heartbeat",) if hidden else ())
         assert reasons("todo", *entry, rules=[rule]) == ()
+    assert reasons("todo", "beat 1", "", rules=[rule.replace(field="either", kinds=["todo"])]) == ("heartbeat",)
     rule = JunkRule(name="short", pattern=r"^.{0,3}$", unless=r"\?")
     assert reasons("exchange", "why", "so", rules=[rule]) == ("short",)
     assert reasons("exchange", "why?", "so", rules=[rule]) == ()
