@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     Look = Callable[[Any, Any], None]
 
 PAGE = 4_000
+_TOGETHER = 32
+"""Ranges that are asked for at once, as a server may be far away."""
 MOST_BYTES = 2**30
 """Bytes of vectors that a process keeps in memory."""
 DIGITS = 6
@@ -411,13 +413,15 @@ def _text(vector: Any) -> str:
 
 def _read_all(tx: Transaction, ranges: Sequence[Range]) -> Iterator[Rows]:
     """Read every vector in some ranges; the database has them in the order of their documents."""
-    for low, end in ranges:
-        at = {"low": low, "passage": -1}
-        while rows := query.vectors_from(tx, **at, end=end, limit=PAGE):
-            yield rows
-            if len(rows) < PAGE:
-                break
-            at = {"low": rows[-1]["document_id"], "passage": rows[-1]["passage"]}
+    for at in range(0, len(ranges), _TOGETHER):
+        together = ranges[at : at + _TOGETHER]
+        first = [query.vectors_from.ahead(tx, low=low, end=end, passage=-1, limit=PAGE) for low, end in together]
+        for start, (_, end) in zip(first, together, strict=True):
+            yield (rows := start)
+            while len(rows) == PAGE:
+                last = rows[-1]
+                rows = query.vectors_from(tx, low=last["document_id"], end=end, passage=last["passage"], limit=PAGE)
+                yield rows
 
 
 def _read_newer(tx: Transaction, after: int, newest: int, ranges: Sequence[Range]) -> Iterator[Rows]:
