@@ -22,7 +22,7 @@ from langchain_agentmem.rewinding import outlook
 from langchain_agentmem.search import analysis, dates
 from langchain_agentmem.storage.engine import Opening
 from langchain_agentmem.storage.queries import DIALECTS, load, sized
-from langchain_agentmem.stores import item_rows, item_search
+from langchain_agentmem.stores import byte_store, item_rows, item_search
 from langchain_agentmem.studio import application
 from langchain_agentmem.upkeep.admin import Admin
 from tests.living import one_node, thread
@@ -35,6 +35,7 @@ FIXED = {
     "Characters of an id": namespaces.LONGEST_ID,
     "Characters of a key of core memory, a tag, a kind of event": argument_checks.LONGEST_NAME,
     "Bytes of the key of an item": item_rows.LONGEST_KEY,
+    "Bytes of a key of a byte store": byte_store.LONGEST_KEY,
     "Characters of a subject, a predicate or an object of a fact": fact.LONGEST,
     "Levels of lists and dictionaries within each other": encoding.MAX_DEPTH,
     "Levels of a filter of a store": item_search.DEEPEST,
