@@ -67,7 +67,7 @@ def _values(facts: FactView, some: Mapping[int, Row]) -> dict[int, Fact]:
     return {number: values[each.key] for number, each in kept.items() if each.key in values}
 
 
-KINDS = (RULE, TEXT, memory_rows.DUE, memory_rows.FAILURE, FACT)
+KINDS = (RULE, TEXT, memory_rows.DUE, memory_rows.FAILURE, FACT, memory_rows.FORMER)
 """What is kept in a file, and what can be told to be whole."""
 _FORMS = data_table("facts/fact_records.yaml")
 
@@ -110,7 +110,7 @@ def _draft(record: Any) -> RowDraft:
     _holds(record, _FORMS["record"])
     kind, key, extra, label = record["kind"], record["id"], record["extra"], record["label"]
     _holds(extra, _FORMS[label if kind == RULE else kind])
-    if kind != RULE:
+    if kind not in (RULE, memory_rows.FORMER):
         for event in extra["told"]:
             _holds(event, _FORMS["event"])
             if kind == FACT:

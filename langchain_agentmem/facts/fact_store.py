@@ -25,7 +25,7 @@ from langchain_agentmem.facts.fact import Fact, FactsConfig, Rules, Source, Stat
 from langchain_agentmem.messages.message import SOURCES, Message, decode_body, plain, same_body
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import Change, MemorySession
-from langchain_agentmem.rewinding.memory_rows import DUE, FACT, FAILURE, OTHERS, SAID, TEXT, Kept, RowDraft
+from langchain_agentmem.rewinding.memory_rows import DUE, FACT, FAILURE, FORMER, OTHERS, SAID, TEXT, Kept, RowDraft
 from langchain_agentmem.rewinding.message_sources import SET, UNDO, without
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.tracing import given_only
@@ -151,11 +151,13 @@ class FactView:
         wanted = [None if keys is None else set(keys) for keys in (subjects, predicates, objects)]
         if set() in wanted:
             return {}
-        if (subjects is None and objects is None) or recorded is not None:
+        if subjects is None and objects is None:
             found = self.stored
         else:
             found = self._looked_up(*wanted)
-            if self.view.scope is None and (predicates is not None or None in (subjects, objects)):
+            if recorded is not None:
+                found |= self.named(FACT, {kept.key for kept in self.every(FORMER)} - found.keys())
+            elif self.view.scope is None and (predicates is not None or None in (subjects, objects)):
                 return found
 
         def is_about(kept: Kept) -> bool:
@@ -503,6 +505,8 @@ class FactChanges(FactView):
             stored["told"] = [event for event in extra["told"] if event["n"] not in theirs]
             extra = {**extra, "own": [event["n"] for event in stored["told"]]}
         draft = draft_of(kept.key, extra, kept.created_at)
+        if kept.extra and fact_values.names_of(kept.extra) != fact_values.names_of(extra):
+            self.change.drafts.append(RowDraft(FORMER, kept.key, b"", self.change.now))
         self.written[kept.key] = kept._replace(body=draft.body or b"", extra=extra)
         self.change.drafts.append(draft._replace(extra=stored))
 
@@ -645,7 +649,7 @@ class FactChanges(FactView):
         """
         gone = [
             kept
-            for kind in (FACT, TEXT, DUE, FAILURE, fact_values.RULE)
+            for kind in (FACT, FORMER, TEXT, DUE, FAILURE, fact_values.RULE)
             for kept in self.every(kind)
             if kind != fact_values.RULE or rules or kept.label == fact_values.ALIAS
         ]

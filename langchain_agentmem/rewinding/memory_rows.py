@@ -28,6 +28,8 @@ from langchain_agentmem.storage.transaction import Row
 
 CORE, EVENT, RECORD = "core", "event", "record"
 FACT = "fact"
+FORMER = "fact_former"
+"""The kind of a row that marks, by its key, a fact that had other names before it was corrected."""
 TEXT = "fact_text"
 """What was said, as it was."""
 
@@ -37,7 +39,7 @@ DUE, FAILURE = "fact_due", "fact_failure"
 
 FOREVER = 2**62
 """Where a row ends that nothing has followed."""
-SHARED = (CORE, EVENT, RECORD, FACT, "fact_rule", "message")
+SHARED = (CORE, EVENT, RECORD, FACT, FORMER, "fact_rule", "message")
 """The kinds that threads of a scope show each other."""
 FINDABLE = ("event", "fact", "fact_text", "record", "thread_item", "thread_post", "thread_round")
 """The kinds that a search finds."""

@@ -42,7 +42,7 @@ ORDER = ["one", "Fact (user): Maya likes tea.", "two", "Fact (assistant): Maya l
 @pytest.mark.sqlite_suffices
 class TestMaking:
     def test_only_with_what_it_takes(self, here):
-        with pytest.raises(InvalidInput, match="kg memory"):
+        with pytest.raises(InvalidInput, match="'kg' memory"):
             here.create("kg", threshold=3)
         with pytest.raises(InvalidInput):
             here.create("kg", description=7)

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.facts.fact_store import FactView
 
 NS = ("users", "ada")
 
@@ -76,3 +77,14 @@ def test_what_makes_no_sense_is_refused(here):
         for value in values:
             with pytest.raises(InvalidInput, match=told):
                 here.facts("main").latest(**dict([value]))
+
+
+def test_what_was_known_of_a_name_is_looked_up_by_it(memory, monkeypatch):
+    facts = memory.facts("main")
+    moved = facts.add_fact("user", "Ana", "lives in", "Lisbon")
+    then = facts.get(moved).recorded_at
+    facts.update(moved, subject="Ben", obj="Porto")
+    monkeypatch.setattr(FactView, "stored", property(lambda _: pytest.fail("All facts are read.")))
+    assert texts(facts.as_of(recorded=then, subject="Ana")) == ["Ana lives in Lisbon"]
+    assert texts(facts.as_of(recorded=then, obj="Lisbon")) == texts(facts.history("Ana", recorded=then))
+    assert facts.as_of(recorded=then, subject="Ben") == facts.history("Ana") == []

@@ -562,7 +562,7 @@ order by g.group_id;
 case when cast(:heads as bigint) = 1 and author_id = cast(:author as bigint) and kind in ({shared}) then 4611686018427387904 else 0 end
 
 -- fragment: shared
-'core', 'event', 'record', 'fact', 'fact_rule', 'message'
+'core', 'event', 'record', 'fact', 'fact_former', 'fact_rule', 'message'
 
 -- name: author_of_thread
 select a.id, t.namespace_id as scope from thread t left join author a on a.thread_id = t.id where t.id = :thread;
