@@ -324,7 +324,15 @@ def read_file(data: bytes) -> FileContent:
 
 
 class _Texts(yaml.SafeLoader):
-    """Plain YAML in which every value is text, but for null."""
+    """Plain YAML in which every value is text, but for null; what stands twice is refused."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
+        seen: set[str] = set()
+        for key in (each.value for each, _ in node.value if isinstance(each.value, str)):
+            if key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"{safe_repr(key)} stands twice", node.start_mark)
+            seen.add(key)
+        return dict(super().construct_mapping(node, deep))
 
 
 _Texts.yaml_implicit_resolvers = {

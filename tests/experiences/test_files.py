@@ -148,6 +148,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 BAD: dict[str, str | bytes] = TEXTS["bad_files"] | {
     "empty-list": "[]",
     "two": f"{GOOD}---\n{GOOD}",
+    "twice": f"{GOOD}when: Use never.\n",
     "long-int": f"exp_id: !!int {'9' * 5000}\nwhen: b\nwhat: c\n",
     "bomb": BOMB + "exp_id: bomb\nwhen: *l\nwhat: c\n",
     "bomb-who": BOMB + "exp_id: bomb\nwho: *l\nwhen: b\nwhat: c\n",
@@ -164,7 +165,7 @@ BAD: dict[str, str | bytes] = TEXTS["bad_files"] | {
 class TestBadFiles:
     def test_the_reason_tells_what_it_is(self, shelf):
         for name, said in {
-            "tab": r"YAML.*line 2", "python": "could not determine a constructor",
+            "tab": r"YAML.*line 2", "twice": "'when' stands twice", "python": "could not determine a constructor",
             "latin": "UTF-8", "no-when": "'when' is missing", "huge": "300,000 are allowed", "empty-list": "no mapping",
         }.items():  # fmt: skip
             shelf.put("handcrafted_exp_bad.yaml", BAD[name])
