@@ -40,7 +40,7 @@ class SelectionTemplate:
             raise InvalidInput(f"A selection template is a text, not {type(self.text).__name__}.")
         try:
             filled = self.fill(experiences="\0", user_query="", context="")
-        except (ValueError, LookupError, AttributeError) as error:
+        except (ValueError, LookupError, AttributeError, TypeError) as error:
             raise InvalidInput(f"A place of a selection template cannot be filled: {error!s:.80}. {_ADVICE}") from error
         if "\0" not in filled:
             raise InvalidInput(f"A selection template needs {{experiences}}, where the conditions are shown. {_ADVICE}")
@@ -158,7 +158,7 @@ def _read_value(value: Any, ids: Sequence[str]) -> Verdicts | None:
     entry = next((value[key] for key in _IDS if key in value), None)
     if isinstance(entry, str | int) and not isinstance(entry, bool):  # {"id": "exp-1", "relevant": true}
         return [(str(entry), _verdict(value) is not False)]
-    said = {key: each for key, each in value.items() if key.casefold() not in _ASIDE or _find(key, ids) is not None}
+    said = {key: each for key, each in value.items() if _find(key, ids) is not None or _says(key, each, ids)}
     for key, each in said.items():
         if _find(key, ids) is not None and not isinstance(each, list):
             verdicts.append((key, _verdict(each) is True))
@@ -166,11 +166,19 @@ def _read_value(value: Any, ids: Sequence[str]) -> Verdicts | None:
         if isinstance(each, dict | list):
             read = _read_value(each, ids)
         else:
-            read = None if _verdict(each) is None else [(key, _verdict(each) is True)]
+            named = _find(str(each), ids)  # {"selected": "exp-1"}
+            read = [(key, _verdict(each) is True)] if named is None else [(named, True)]
         if read is None:
             return None
         verdicts += [(name, applies and not _denies(key)) for name, applies in read]  # {"rejected": ["exp-2"]}
     return verdicts if said or not value else None
+
+
+def _says(key: str, value: Any, ids: Sequence[str]) -> bool:
+    """Return whether an entry tells what applies, which {"explanation": "It reads files."} does not."""
+    if key.casefold() in _ASIDE:
+        return False
+    return isinstance(value, dict | list) or _verdict(value) is not None or _find(str(value), ids) is not None
 
 
 def _verdict(value: Any) -> bool | None:
