@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -26,13 +27,15 @@ def path_of_file(path: Any) -> Path:
         InvalidInput: It is no path, or no file can be called so.
     """
     name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
-    try:
-        usable = isinstance(name, str) and "\0" not in name and os.fsencode(name) != b""
-    except UnicodeEncodeError:  # half of a surrogate pair
-        usable = False
-    if not usable:
+    if not isinstance(name, str) or not name:
         raise InvalidInput(f"A file is named by a path, not by {safe_repr(path)}.")
-    return Path(os.fspath(path))
+    try:
+        os.lstat(name)
+    except (ValueError, OSError) as error:
+        if isinstance(error, ValueError) or error.errno == errno.ENAMETOOLONG:  # a NUL, or half of a surrogate pair
+            why = "too long" if isinstance(error, OSError) else "a character in it cannot be in one"
+            raise InvalidInput(f"A file is named by a path, and not by {safe_repr(name)}: {why}.") from error
+    return Path(name)
 
 
 def file_of(database: str) -> Path:
