@@ -95,7 +95,9 @@ class Opening(NamedTuple):
             InvalidInput: Something of it cannot be.
         """
         options = self._asdict()
-        del options["key"], options["limits"]  # a key is checked when it is used
+        del options["key"], options["limits"]
+        if self.key is not None:  # also where it is not used, as in memory
+            self.key.check()
         checked = self._replace(**check_options(OpeningOptions, options))
         if not isinstance(self.limits, MemoryLimits):
             raise errors.InvalidInput(f"limits must be MemoryLimits(...), not {safe_repr(self.limits)}.")

@@ -193,6 +193,11 @@ class TestRefused:
             AgentMemory(path)
         with pytest.raises(InvalidInput, match=r"server encrypts its own disk: see docs/guides/security.md"):
             AgentMemory("postgresql://localhost/x", key=KEY)
+        for url in (":memory:", tmp_path / "new.db"):
+            for key in ("", b"short", 5):
+                with pytest.raises(InvalidInput, match="A key is a passphrase, 32 bytes, or a function"):
+                    AgentMemory(url, key=key)
+        assert not (tmp_path / "new.db").exists()
         with AgentMemory() as memory, pytest.raises(InvalidInput, match="is no export, and would be replaced"):
             memory.export(path)
 
