@@ -116,6 +116,8 @@ _ERRORS: tuple[tuple[type[Exception], errors.StorageError], ...] = (
     (pg.QueryCanceled, errors.DatabaseTimeout()),
     (NoAnswerError, errors.DatabaseTimeout()),
     (pg.ConnectionTimeout, errors.DatabaseTimeout()),
+    (pg.DataCorrupted, errors.DatabaseUnreadable()),
+    (pg.IndexCorrupted, errors.DatabaseUnreadable()),
 )
 
 
