@@ -327,6 +327,9 @@ class PostgresEngine(Engine):
                 session.roll_back()
                 self._pool.give_back(session)
                 return True
+        if not (isinstance(error, Exception) or session.broken):  # the server would keep its locks until it is done
+            with contextlib.suppress(psycopg.Error):
+                session.connection.cancel_safe(timeout=1)
         self._pool.drop(session)
         return False
 

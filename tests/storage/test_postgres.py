@@ -1,7 +1,10 @@
 """PostgreSQL: sessions, retries, migrations, conflicts and pools."""
 
+import _thread
 import math
 import os
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -18,6 +21,7 @@ from langchain_agentmem.errors import (
     DatabaseBusy,
     DatabaseReadOnly,
     DatabaseTimeout,
+    DatabaseUnreadable,
     ForeignDatabase,
     InvalidInput,
     MemoryClosed,
@@ -115,6 +119,26 @@ class TestFailing:
         with pytest.raises(KeyboardInterrupt):
             engine.write(lambda tx: steps(tx, KeyboardInterrupt))
         assert numbers(engine) == [7]
+
+    def test_a_call_that_is_interrupted_stops_its_statement_on_the_server(self, engine):
+        count = "select count(*) as n from pg_stat_activity where query like 'select pg_sleep%'"
+        interrupting = threading.Timer(0.5, _thread.interrupt_main)
+        interrupting.start()
+        with pytest.raises(KeyboardInterrupt):
+            engine.write(lambda tx: tx.run_sql("select pg_sleep(30)::text as slept", {}))
+        interrupting.join()
+        for _ in range(100):
+            [row] = engine.read(lambda tx: list(tx.run_sql(count, {})))
+            if not row["n"]:
+                return
+            time.sleep(0.05)
+        pytest.fail("it goes on")
+
+    def test_damaged_pages_are_told_as_those_of_a_file(self, engine):
+        for damage in ("data_corrupted", "index_corrupted"):
+            raising = f"do $$ begin raise exception 'invalid page' using errcode = '{damage}'; end $$"
+            with pytest.raises(DatabaseUnreadable, match="invalid page"):
+                engine.write(lambda tx, raising=raising: tx.run_sql(raising, {}))
 
     def test_a_connection_that_was_lost_long_ago_is_replaced(self, engine):
         engine.write(adding(1))
