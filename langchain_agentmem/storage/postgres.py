@@ -151,18 +151,18 @@ class _PostgresTransaction(Transaction):
     Queries are pipelined: only rows that are needed now are waited for.
     """
 
-    __slots__ = ("_check", "_execute", "_settle", "_sql")
+    __slots__ = ("_check", "_copy_in", "_execute", "_sql")
 
     def __init__(self, engine: PostgresEngine, session: Session) -> None:
         self._check, self._sql = engine._check_sizes, engine._sql
         self._execute: Callable[..., Any] = session.execute
-        self._settle: Callable[[], object] = session.settle
+        self._copy_in: Callable[..., object] = session.copy_in
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._execute = self._settle = refuse  # the session may serve another transaction soon
+        self._execute = self._copy_in = refuse  # the session may serve another transaction soon
 
     def run(self, query: str, parameters: dict[str, Any], *, ahead: bool = False) -> Rows:
         self._check(query, parameters)
@@ -184,12 +184,7 @@ class _PostgresTransaction(Transaction):
         return answer if ahead else answer.rows()
 
     def insert_rows(self, table: str, columns: Sequence[str], rows: Sequence[Values]) -> None:
-        marks = ", ".join(f":{column}" for column in columns)
-        into = f"{table} ({', '.join(columns)})"
-        statement = prepared(f"insert into {into} overriding system value values ({marks})")  # noqa: S608 - our own names
-        for row in rows:
-            self._execute(statement, dict(zip(columns, row, strict=True)))
-        self._settle()
+        self._copy_in(f"copy {table} ({', '.join(columns)}) from stdin", rows)
 
     def take_ids(self, table: str, count: int) -> list[int]:
         numbers = f"select nextval(pg_get_serial_sequence('{table}', 'id')) as id from generate_series(1, :count)"  # noqa: S608 - our own name

@@ -228,6 +228,19 @@ class Session:
         self.wrote = self.wrote or query.writes
         return self._put(query.text, [_bound(parameters[name]) for name in query.names])
 
+    def copy_in(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Insert rows by PostgreSQL's COPY, outside of the pipe."""
+        self.wrote = True
+        self._sync()
+        self._end()
+        self._libpq.exit_pipeline_mode()
+        try:
+            with self.connection.cursor() as cursor, cursor.copy(statement) as copy:
+                for row in rows:
+                    copy.write_row(row)
+        finally:
+            self._libpq.enter_pipeline_mode()
+
     def rows(self, answer: Answer) -> Rows:
         """Wait for a statement's rows.
 
