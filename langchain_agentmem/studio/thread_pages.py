@@ -238,7 +238,7 @@ async def _messages(request: Request, place: ThreadAddress) -> Shown:
     messages = found.checkpoint["channel_values"][channel] if channel else []
     ids = [each.id for each in messages]
     end = web.number_asked(request, "before") or len(messages)
-    if marked in ids:
+    if marked and marked in ids:
         end = max(web.PAGE, ids.index(marked) + 1 + web.PAGE // 2)
     end = min(end, len(messages))
     first = max(0, end - web.PAGE)

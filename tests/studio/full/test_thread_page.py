@@ -178,6 +178,14 @@ class TestMessages:
         )
         assert "said 129." in pages(message="nobody")
 
+    def test_without_ids_the_newest_are_shown_first(self, memory, pages):
+        class Plain(TypedDict):
+            messages: list[AnyMessage]
+
+        said = [HumanMessage(f"said {number}.") for number in range(130)]
+        ask(compiled(memory, lambda _: {"messages": said}, state=Plain), "one", None)
+        assert "81 to 130 of 130 messages" in pages()
+
     def test_calls_reasoning_and_media_are_told_and_nothing_is_loaded(self, memory, pages):
         def answer(_):
             thought = {"type": "thinking", "thinking": "I should look", "signature": "x"}
