@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -20,6 +21,7 @@ from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import Namespace, Scopes, ThreadKey, id_of, named, namespace_of, path_of
 from langchain_agentmem.base.redaction import redact
+from langchain_agentmem.base.safe_repr import printable
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.log_entries import entry_of, message_of
 from langchain_agentmem.conversations.message_log import LogEntry
@@ -47,6 +49,8 @@ MALFORMED = (AttributeError, KeyError, TypeError, ValueError, OverflowError, Rec
 _TIME = TypeAdapter(datetime)
 _SQLALCHEMY_SQLITE = re.compile(r"\Asqlite(\+\w+)?:///")
 _SQLALCHEMY_POSTGRES = re.compile(r"\A(postgres(?:ql)?)\+\w+://")
+_OF_LANGGRAPH = {"source", "step", "parents", "writes", "thread_id", "run_id", "counters_since_delta_snapshot"}
+"""Keys of a checkpoint's metadata that tell of no owner."""
 
 
 class Destination(NamedTuple):
@@ -104,15 +108,19 @@ class Destination(NamedTuple):
         values = {"thread_id": name, "session_id": name}
         if str(name) in self.owners:
             values |= dict.fromkeys(self.keys, self.owners[str(name)])
-        for each in told:
+        has: set[str] = set()
+        for each in chain([{}], told):  # which is not read where nothing is missing
+            has.update(map(str, each))
+            values = {key: each[key] for key in self.keys if each.get(key) is not None} | values
             if values.keys() >= set(self.keys):
                 break
-            values = {key: each[key] for key in self.keys if each.get(key) is not None} | values
         if not self.wants(name, *(values[key] for key in self.keys if key in values)):
             return None
         if missing := [key for key in self.keys if key not in values]:
+            others = ", ".join(sorted(map(printable, has - _OF_LANGGRAPH))[:10])
             raise InvalidInput(
-                f"nothing says whose it is: it has no {', '.join(missing)}. Name its owner with owners=…, "
+                f"nothing says whose it is: it has no {', '.join(missing)}{others and f', but {others}'}. "
+                "Name its owner with owners=…, "
                 "or to the command: --owners FILE."
             )
         filled = Scopes(template=self.namespace).filled({key: id_of(values[key], key) for key in self.keys})

@@ -68,7 +68,8 @@ def _session(path: Path, name: str, to: parcels.Destination) -> Iterator[parcels
     given = parcels.value_of_file(path, to.limits, json.loads if path.suffix.lower() == ".json" else read_yaml)
     if isinstance(given, Mapping) and "rounds" not in given and ("exp_id" in given or "experience_text" in given):
         why = "memory.experiences(folder) reads experiences where they are."
-        yield parcels.LeftOut(f"the experience in {safe_repr(path.name)}", why, holds="experiences")
+        if to.wants(given.get("exp_id"), name):
+            yield parcels.LeftOut(f"the experience in {safe_repr(path.name)}", why, holds="experiences")
         return
     if not isinstance(given, Mapping) or not isinstance(given.get("rounds"), list):
         raise InvalidInput(f"{safe_repr(str(path))} is no session of TaskWeaver: it has no rounds.")

@@ -64,11 +64,24 @@ class TestSavers:
             said = chat_graph(memory.checkpointer).invoke({"messages": [HumanMessage("And now?")]}, config)["messages"]
             assert len(said) > 2
             [left] = memory.import_from("langgraph-saver", theirs, namespace=("users", "{user}"), only=["a"]).left_out
-            assert "it has no user. Name its owner with owners=…, or to the command: --owners" in left.why
+            assert "it has no user, but user_id. Name its owner with owners=…, or to the command: --owners" in left.why
             memory.import_from("langgraph-saver", theirs, namespace=users, owners={"c": "eve"}, only=["c"])
             assert memory.within(user_id="eve").conversation("c").messages[0].text == "I am c."
             report = memory.within(user_id="bob").import_from("langgraph-saver", theirs, namespace=users)
             assert report.left_by["threads"] == 2
+
+    def test_a_thread_whose_owner_is_named_is_not_read_to_know_that_it_is_not_wanted(self, memory):
+        class Watched(InMemorySaver):
+            def list(self, config, **options):
+                assert config is None or config["configurable"]["thread_id"] != "b"
+                return super().list(config, **options)
+
+        theirs = Watched()
+        for thread in ("a", "b"):
+            chat_graph(theirs).invoke({"messages": [HumanMessage("Hi.")]}, {"configurable": {"thread_id": thread}})
+        owners = {"a": "ada", "b": "bob"}
+        report = memory.import_from("langgraph-saver", theirs, namespace=("of", "{who}"), owners=owners, only=["a"])
+        assert (report.added_to, report.left_out) == ({"threads": 1}, [])
 
     def test_what_cannot_be_read_so_is_told(self, memory, url, tmp_path):
         class Awaited(InMemorySaver):

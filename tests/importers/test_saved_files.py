@@ -32,6 +32,7 @@ class TestTaskWeaver:
         [left] = report.left_out
         assert left.what == "the experience in 'handcrafted_exp_1.yaml'"
         assert "memory.experiences(folder)" in left.why
+        assert memory.import_from("taskweaver", taskweaver(tmp_path), only=["example"]).left == 0
 
     def test_what_is_no_session_or_stands_for_more_than_it_holds_is_refused(self, memory, tmp_path):
         path, wrong = tmp_path / "x.yaml", ("- 1", "{", "rounds: 7", "rounds: [7]", "rounds: [{}]")
