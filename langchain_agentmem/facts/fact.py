@@ -590,6 +590,7 @@ _FACT_FIELDS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     "subject": lambda value: {"subject": thing_given(value, "The subject")},
     "predicate": lambda value: {"predicate": name_of(value, "The predicate")},
     "obj": lambda value: {"object": thing_given(value, "The object")},
+    "object": lambda value: {"object": thing_given(value, "The object")},
     "valid_from": lambda value: {"start": time_given(value, "valid_from"), "given": True},
     "valid_to": _end_given,
     "confidence": lambda value: {"sure": confidence_given(value)},
