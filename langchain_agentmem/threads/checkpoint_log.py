@@ -213,7 +213,7 @@ def _brief(ts: Any) -> Any:
     return ts
 
 
-ANCESTORS = 50
+ANCESTORS = 200
 """Ancestors that are read at once."""
 
 
@@ -603,7 +603,7 @@ def load_keys(tx: Transaction, page: Sequence[Key], recall: Recall = shelves.not
 def ancestors(
     tx: Transaction, at: ThreadKey, ns: str, name: str | None, channels: Iterable[str], recall: Recall
 ) -> list[Saved]:
-    """Read the ancestors of a checkpoint, as far back as to where each of some channels has a stored value.
+    """Read what the ancestors of a checkpoint have of some channels, as far back as to a stored value of each.
 
     Args:
         tx: The transaction.
@@ -614,7 +614,7 @@ def ancestors(
         recall: Returns the parts that are known without reading them.
 
     Returns:
-        The ancestors, the parent first.
+        The ancestors, the parent first, with the values and writes of these channels alone.
     """
     thread = find(tx, at, ns)
     if thread is None or thread.line is None:
@@ -622,14 +622,28 @@ def ancestors(
     if name is None:
         name = next((row["name"] for row in query.latest_checkpoint(tx, line=thread.line)), None)
     found: dict[str, Saved] = {}
+    parts: dict[int, Any] = {}
     missing = set(channels)
     while missing and (rows := query.ancestors(tx, line=thread.line, name=name, limit=ANCESTORS)):
-        for each in load(tx, thread, thread.line, [row["name"] for row in rows], recall):
-            if each.name in found or not missing:  # a checkpoint that was put again can be its own ancestor
-                return [*found.values()]
-            found[each.name] = each
-            missing -= each.values.keys()
-        name = rows[-1]["name"]
+        # A checkpoint that was put again can be its own ancestor.
+        batch = {row["name"]: read(row["versions"]) for row in rows if row["name"] not in found}
+        wanted = {"line": thread.line, "channels": json.dumps(sorted(missing))}
+        versions = {each[channel] for each in batch.values() for channel in missing & each.keys()}
+        stored = query.values_named(tx, versions=json.dumps(sorted(versions)), **wanted)
+        recipes = {(row["channel"], row["version"]): row for row in stored}
+        for name, each in batch.items():
+            if missing:
+                there = [recipes[key] for key in each.items() if key[0] in missing and key in recipes]
+                values = {row["channel"]: _recipe(row) for row in there}
+                found[name] = Saved(thread, name, None, each, b"", b"", values, [], parts)
+                missing -= values.keys()
+        reached = json.dumps([name for name in batch if name in found])
+        for row in query.writes_of_channels(tx, checkpoints=reached, **wanted):
+            found[row["checkpoint"]].writes.append(_written(row))
+        name = rows[-1]["name"] if batch else None
+    needed = [recipe for each in found.values() for recipe in each.values.values()]
+    needed += [write.recipe for each in found.values() for write in each.writes]
+    parts.update(shelves.fetch(tx, thread.place.shelf, needed, recall))
     return [*found.values()]
 
 

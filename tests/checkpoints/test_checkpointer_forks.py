@@ -111,6 +111,16 @@ class TestDeltaChannels:
         }
         assert delta_graph(saver).get_state(at()).values == {"log": ["two"], "rare": ["one", "two"]}
 
+    def test_no_other_channel_is_read(self, saver):
+        line = Line(saver)
+        saver.put_writes(line.put({"log": ["one"], "other": "x"}), [("log", ["two"]), ("other", "y")], "task")
+        line.put({"log": NOTHING, "other": NOTHING})
+        for table in ("channel_value", "pending_write"):
+            damage = f"update {table} set recipe = :none where channel = 'other'"
+            saver.database.engine.write(lambda tx, damage=damage: tx.run_sql(damage, {"none": b""}))
+        found = saver.get_delta_channel_history(config=at(), channels=["log"])
+        assert found == {"log": {"writes": [("task", "log", ["two"])], "seed": ["one"]}}
+
     def test_pruning_keeps_such_a_thread_whole(self, saver):
         graph = delta_graph(saver)
         log = grown(graph)

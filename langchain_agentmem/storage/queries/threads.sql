@@ -132,17 +132,22 @@ where line_id = :line
     and checkpoint {in_texts checkpoints}
     and channel {in_texts channels};
 
+-- name: values_named
+-- What some channels hold in some versions.
+select channel, version, recipe from channel_value
+where line_id = :line and channel {in_texts channels} and version {in_texts versions};
+
 -- name: ancestors
 -- The line from a checkpoint's parent back to the first; a checkpoint that was put again may be its own ancestor.
-with recursive chain (name, parent, depth) as (
-    select c.name, c.parent, 0 from checkpoint c where c.line_id = :line and c.name = :name
+with recursive chain (name, parent, versions, depth) as (
+    select c.name, c.parent, c.versions, 0 from checkpoint c where c.line_id = :line and c.name = :name
     union all
-    select c.name, c.parent, chain.depth + 1
+    select c.name, c.parent, c.versions, chain.depth + 1
     from chain
     join checkpoint c on c.line_id = :line and c.name = chain.parent
     where chain.depth < cast(:limit as bigint)
 )
-select name from chain where depth > 0 order by depth;
+select name, versions from chain where depth > 0 order by depth;
 
 -- name: parts_in
 -- The parts in some ranges of numbers.
