@@ -75,8 +75,8 @@ class _Watch(BaseCallbackHandler):
         is_attempt = any(tag.startswith("graph:step:") for tag in tags or ()) or self._is_called(parent_run_id, ns)
         if not is_attempt and not any(runs.is_graph(parent_run_id) for runs in told):
             return  # something that an attempt does, and not one itself
-        graphs = list(self._around(parent_run_id))
-        found = [(runs, run) for runs in told if (run := runs.watched(graphs)) is not None]
+        graphs, thread = list(self._around(parent_run_id)), str(metadata.get("thread_id"))
+        found = [(runs, run) for runs in told if (run := runs.watched(graphs, thread)) is not None]
         self._attempts[run_id] = ns, found
         for runs, run in found:
             runs.started(run, ns, metadata.get("langgraph_step"), run_id)

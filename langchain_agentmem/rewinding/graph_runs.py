@@ -378,6 +378,7 @@ class Runs:
     def __init__(self, scopes: Scopes = Scopes()) -> None:  # noqa: B008 - a value
         self.scopes = scopes
         self._runs: dict[tuple[int, ThreadKey], GraphRun] = {}
+        self._newest: weakref.WeakValueDictionary[str, GraphRun] = weakref.WeakValueDictionary()
         self._graphs: weakref.WeakValueDictionary[UUID, GraphRun] = weakref.WeakValueDictionary()
 
     # -- which run ---------------------------------------------------------------------------------------------
@@ -518,6 +519,7 @@ class Runs:
                 loop = None  # a subgraph that keeps its state has begun once more
             self._follow(run, loop or fresh, pregel, thread)
             if ns == "":
+                self._newest[at.name] = run
                 run.loops.setdefault(ns, fresh)
             if loop is not None and loop.addressed and not loop.steps and not loop.last_put and not fresh.addressed:
                 loop.superseded = fresh.base != loop.base
@@ -555,14 +557,19 @@ class Runs:
 
     # -- what callbacks tell -----------------------------------------------------------------------------------
 
-    def watched(self, graphs: Iterable[UUID]) -> GraphRun | None:
+    def watched(self, graphs: Iterable[UUID], thread: str) -> GraphRun | None:
         """Return the run in which an attempt of a task was made.
 
         Args:
             graphs: The runs of LangChain around it, the nearest first.
+            thread: The id of its thread, whose newest run it is where the saver was called away from LangGraph's loop.
         """
         with self.lock:
-            return next((self._graphs[graph] for graph in graphs if graph in self._graphs), None)
+            for graph in graphs:
+                if (run := self._graphs.get(graph)) is not None:
+                    return run
+            newest = self._newest.get(thread)
+            return None if newest is None or newest.graphs else newest
 
     def is_graph(self, run_id: UUID | None) -> bool:
         """Whether a run of LangChain is that of a graph whose runs are known."""

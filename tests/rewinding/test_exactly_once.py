@@ -1,6 +1,8 @@
 """A step remembers once: whatever fails, is retried, interrupted or cancelled, its last execution counts."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 from langgraph.config import get_config
@@ -57,6 +59,22 @@ class TestRetries:
         mind.run(mind.graph(work, mind.noting("after"), **RETRY, **handler), EMPTY)
         assert mind.times["tried"] == 2
         assert mind.held() == (["instead 1"] if handled else ["after 1"])
+
+    def test_nothing_stays_of_them_where_a_saver_is_called_in_another_thread(self, mind, monkeypatch):
+        attempt, saver, read = failing(1), mind.adapter.saver, mind.adapter.saver.get_tuple
+
+        def work(state):
+            if not mind.times:
+                mind.note("tried")
+            attempt()
+            return EMPTY
+
+        with ThreadPoolExecutor(1) as pool:
+            monkeypatch.setattr(saver, "get_tuple", lambda config: pool.submit(read, config).result())
+            monkeypatch.setattr(saver, "aget_tuple", partial(asyncio.to_thread, read))
+            mind.run(mind.graph(work, **RETRY), EMPTY)
+        assert mind.times == {"tried": 1}
+        assert mind.held() == []
 
 
 class TestGoingOn:
