@@ -119,7 +119,7 @@ SABOTAGES = (
     Sabotage(
         "5: nobody waits for another writer",
         "storage/sqlite.py",
-        "timeout=self._busy_timeout,",
+        "timeout=self.opening.busy_timeout,",
         "timeout=0.0,",
         "storage",
     ),
