@@ -45,7 +45,14 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Self, Unpack
 
-from langchain_agentmem.base.argument_checks import check_flag, check_instance, check_whole, name_given, text_given
+from langchain_agentmem.base.argument_checks import (
+    check_flag,
+    check_instance,
+    check_value,
+    check_whole,
+    name_given,
+    text_given,
+)
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.conversations.log_entries import message_of as message_given
@@ -639,7 +646,7 @@ class KGMemory(FactReader, EventSource):
 
     def _key_at(self, idx: int) -> str:
         """Return the id of what stands at an index among all that is shown, the description included."""
-        check_instance(int, idx, "idx")
+        check_value(int, idx, "idx")
         there = self._ground.look(None, self._everything)
         if not -len(there) <= idx < len(there):
             raise MessageError(f"There is nothing at the index {idx}; there are {len(there)} messages and facts.")

@@ -142,6 +142,9 @@ class TestChanging:
             for change in (lambda idx=idx: facts.replace_memory(idx, content="x"), partial(facts.delete_memory, idx)):
                 with pytest.raises(MessageError, match=told):
                     change()
+        for idx in (None, True, 1.0):
+            with pytest.raises(InvalidInput, match="idx must be"):
+                facts.delete_memory(idx)
         for key, changes, error in (
             ("nobody", {"content": "x"}, MessageError), ("m1", {"colour": "red"}, MessageError),
             ("m1", {"role": 7}, MessageError), (7, {"content": "x"}, InvalidInput),

@@ -145,6 +145,6 @@ def test_settings_fill_in_what_a_budget_does_not_say_and_nonsense_is_refused():
     settings = {"archival_snippet": 100, "results": 4_000, "core": 7}
     assert Budget.of({"core": 9}, settings) == Budget(core=9, archival_snippet=100)
     assert Budget.of(None, settings) == Budget(core=7, archival_snippet=100)
-    for given in ("500", -1, True, 1.5, {"heading": 3}, {"core": -1}, {"core": "3"}, {"unit": "words"}, [1]):
+    for given in ("500", -1, True, 1.5, {"heading": 3}, {"core": -1}, {"core": "3"}, {"unit": "words"}, [1], {1: 2}):
         with pytest.raises(InvalidInput, match=r"budget|must be|no option"):
             Budget.of(given)
