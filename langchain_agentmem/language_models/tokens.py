@@ -85,6 +85,9 @@ def _parts(get: Callable[[str], Any]) -> list[Any]:
     """Return what of a message costs tokens: its texts, `IMAGE` for each image, and tokens known without reading."""
     # LangChain keeps calls a second time, in the provider's form, beside or among the content.
     calls = [*(get("tool_calls") or ()), *(get("invalid_tool_calls") or ())]
+    extra = get("additional_kwargs")
+    if call := get("function_call") or (extra.get("function_call") if isinstance(extra, Mapping) else None):
+        calls.append(call)  # as models of 2023 call
     parts = [each for each in (get("name"), get("tool_call_id")) if each and isinstance(each, str)]
     if isinstance(content := get("content"), str) and not calls:  # as most messages are
         return [*parts, content] if content else parts
@@ -528,10 +531,11 @@ class Budget(Options):
             given = {} if given is None else {"total": check_value(Annotated[int, Ge(0)], given, "budget")}
         if not isinstance(given, Mapping):
             raise InvalidInput(f"A budget is a number of characters, a mapping or a Budget, not {safe_repr(given)}.")
+        given = {str(name): value for name, value in given.items()}
         if given.get("unit", "characters") != "characters":
             return cls(**given)  # the defaults count something else
         usual = {name: value for name, value in (defaults or {}).items() if name in cls.model_fields}
-        return cls(**usual | dict(given))
+        return cls(**usual | given)
 
 
 class Measure:

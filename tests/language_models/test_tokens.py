@@ -176,6 +176,9 @@ class TestMessages:
         call = {"name": "weather", "args": {"city": "Lisbon"}, "id": "call_1", "type": "tool_call"}
         bare = self.counter.count_message(AIMessage(""))
         assert self.counter.count_message(AIMessage("", tool_calls=[call])) >= bare + 10
+        old = {"function_call": {"name": "weather", "arguments": '{"city": "Lisbon"}'}}
+        assert self.counter.count_message(AIMessage("", additional_kwargs=old)) >= bare + 10
+        assert self.counter.count_message({"role": "assistant", "content": None, **old}) >= bare + 10
         result = ToolMessage("ok", tool_call_id="call_1")
         assert self.counter.count_message(result) == 3 + estimate_tokens("call_1") + estimate_tokens("ok")
 
