@@ -24,6 +24,7 @@ import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
@@ -452,7 +453,9 @@ def _schema_text(tool: Any) -> str:
 
         return _json(convert_to_openai_tool(tool))
     except Exception:  # noqa: BLE001 - a provider's own tool, which LangChain does not know
-        return _json(tool) if isinstance(tool, dict) else safe_repr(tool)
+        with suppress(Exception):  # of a value that cannot be written, its kind counts
+            return _json(tool) if isinstance(tool, Mapping) else repr(tool)
+        return safe_repr(tool)
 
 
 def clipped(text: str, tokens: int, counter: TokenCounter, *, marker: str = "") -> str:

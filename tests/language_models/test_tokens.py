@@ -254,6 +254,11 @@ class TestContext:
         schema = {"type": "function", "function": {"name": "f", "description": "Does it", "parameters": {}}}
         for one in (weather, Price, search, schema, {"type": "web_search_20250305", "name": "web_search"}):
             assert counter.count([HumanMessage("Hi")], tools=[one]) > alone + 8
+        endless: dict[str, object] = {"type": "endless"}
+        endless["self"] = endless
+        of_a_provider = SimpleNamespace(description="Searches. " * 100)
+        assert counter.count([], tools=[endless]) > 8
+        assert counter.count([], tools=[of_a_provider]) > 200
 
     def test_a_tool_costs_more_when_its_description_grows(self):
         counter = TokenCounter("estimate")
