@@ -32,6 +32,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from langchain_agentmem.base.fencing import harmless, on_one_line
 from langchain_agentmem.base.files import path_of_file, whole_file
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.language_models.tokens import ARCHIVAL, CORE, CUT, RECALL, Budget, Measure, TokenCounter
 from langchain_agentmem.layers.layer import CoreEntry, Event, Record
 from langchain_agentmem.layers.memory_layers import PROTECTED_KEYS
@@ -373,6 +374,8 @@ def write_final(
         InvalidInput: They cannot be written.
     """
     folder = path_of_file(output_dir)
+    if markdown_name == json_name:
+        raise InvalidInput(f"The text and the data of the final memory cannot both be called {safe_repr(json_name)}.")
     markdown_path, json_path = folder / markdown_name, folder / json_name
     with whole_file(markdown_path, make_folder=True) as text, whole_file(json_path) as data:
         text.write(final_markdown(final))

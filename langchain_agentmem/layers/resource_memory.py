@@ -185,7 +185,7 @@ def build_resource_snapshot(
     Raises:
         InvalidInput: The resource file or the config is wrong.
     """
-    given = check_value(dict[Any, Any] | None, config, "config") or {}
+    given = check_value(Mapping[Any, Any] | None, config, "config") or {}
     file = path_of_file(resource_file)
     data, content = _read(file)
     sources, items = _parsed(content)
@@ -223,7 +223,10 @@ def _read(file: Path) -> tuple[bytes, Mapping[str, Any]]:
         raise InvalidInput(f"{shown} has more than {LARGEST:,} bytes.")
     try:
         text = data.decode("utf-8-sig")
-        content = json.loads(text) if file.suffix.lower() == ".json" else read_yaml(text)
+        try:
+            content = json.loads(text)
+        except ValueError:
+            content = read_yaml(text)
     except (ValueError, RecursionError, InvalidInput) as error:
         raise InvalidInput(f"{shown} is neither JSON nor YAML: {error!s:.300}") from error
     if isinstance(content, list):
@@ -552,7 +555,7 @@ class ResourceMemory(Layer):
         Raises:
             InvalidInput: The file or an argument is wrong, or core memory has no room for the index.
         """
-        given = check_value(dict[Any, Any] | None, config, "config") or {}
+        given = check_value(Mapping[Any, Any] | None, config, "config") or {}
         given = {"redact_secrets": self.settings.redact_secrets, **given}
         snapshot = build_resource_snapshot(resource_file, given, resolve_paths)
         name = self._ground.clean(Path(os.fsdecode(resource_file)).name)

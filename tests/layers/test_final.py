@@ -110,6 +110,8 @@ class TestFiles:
         for folder in (tmp_path / "file", tmp_path / "file" / "below", "", "a\0b"):
             with pytest.raises(InvalidInput):
                 write_final(final, folder, **NAMES)
+        with pytest.raises(InvalidInput, match="both be called"):
+            write_final(final, tmp_path, markdown_name="same", json_name="same")
 
 
 async def test_a16_every_memory_can_be_exported(memory, tmp_path):

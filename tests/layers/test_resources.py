@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from types import MappingProxyType
 from unittest.mock import Mock
 
 import pytest
@@ -114,7 +115,7 @@ class TestASnapshot:
         assert "sk-" not in item_of(place, path="cut.md", max_chars=15)["content_excerpt"]
         write(place / ".env", "DB_PASSWORD=swordfish")
         assert "swordfish" not in str(item_of(place, path=".env"))
-        shown = described(place, [{"path": "notes.md"}], config={"redact_secrets": False})
+        shown = described(place, [{"path": "notes.md"}], config=MappingProxyType({"redact_secrets": False}))
         assert SECRET in str(shown)
 
     def test_looks_at_nothing_where_paths_are_not_to_be_resolved(self, place):
