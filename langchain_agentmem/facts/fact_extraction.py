@@ -356,7 +356,8 @@ def _silence(facts: FactChanges, *, answered: bool) -> int:
     if answered and silent:
         extra = {**last[0].extra, "silent": 0, "until": 0}
         facts.change.drafts.append(RowDraft(FAILURE, last[0].key, b"", last[0].created_at, extra=extra))
-    return 0 if answered else silent + 1
+    is_early = silent > 0 and last[0].extra["until"] > facts.change.now  # who does not wait learns nothing new
+    return 0 if answered else silent + (not is_early)
 
 
 def _resting_on(some: Sequence[Due], now: int) -> list[dict[str, Any]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -12,8 +14,9 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.graph import START
 from langgraph.types import Command, interrupt
 
-from langchain_agentmem import InvalidInput
+from langchain_agentmem import AgentMemory, InvalidInput
 from langchain_agentmem.messages.message_marks import Summary, injected, summary_message
+from langchain_agentmem.rewinding.memory_rows import FAILURE
 from tests.support.graphs import at, line
 from tests.support.models import calling
 
@@ -118,6 +121,16 @@ class TestFailing:
         facts = light.facts(at())
         assert known(facts) == ["Maya lives in Porto", "Tom likes tea"]
         assert (facts.waiting(), len(facts.failures())) == (0, 1)
+
+    def test_who_asks_during_a_pause_does_not_make_it_longer(self, alone):
+        with AgentMemory(clock=lambda: datetime(2026, 1, 1, tzinfo=UTC)) as memory:
+            facts = memory.facts("b", model=reader(*[RuntimeError("down")] * 40))
+            for number in range(5):
+                with contextlib.suppress(RuntimeError):
+                    facts.extract_and_update_from_text(f"Tom likes tea {number}", role="user")
+            pauses = facts._ground.look(None, lambda view: [kept.extra["until"] for kept in view.every(FAILURE)])
+        assert len(pauses) == 5
+        assert len(set(pauses)) == 1
 
 
 @pytest.mark.sqlite_suffices
