@@ -99,7 +99,7 @@ def to_plain(value: Any) -> Any:
     Raises:
         InvalidInput: Something inside cannot be kept. The message names the place, the type and the remedy.
     """
-    return _tagged(value, "", MAX_DEPTH)
+    return _tagged(value, (), MAX_DEPTH)
 
 
 def from_plain(value: Any) -> Any:
@@ -229,8 +229,11 @@ def _tag(name: str, value: Any) -> dict[str, Any]:
     return {TAG: name, "value": value}
 
 
-def _tagged(value: Any, place: str, depth: int) -> Any:  # noqa: C901, PLR0911 - one line for each type
-    """Return the JSON form of a value at a place within the whole, with so many levels of containers."""
+def _tagged(value: Any, place: tuple[Any, ...], depth: int) -> Any:  # noqa: C901, PLR0911 - one line for each type
+    """Return the JSON form of a value, with so many levels of containers.
+
+    Its place in the whole is that of its container, and its key or number there; only an error puts it into words.
+    """
     if value is None or type(value) is str or type(value) is bool:
         return value
     if isinstance(value, str):
@@ -246,7 +249,7 @@ def _tagged(value: Any, place: str, depth: int) -> Any:  # noqa: C901, PLR0911 -
             raise _unwritable(place, _TOO_DEEP)
         if isinstance(value, dict):
             return _tagged_dict(value, place, depth - 1)
-        plain = [_tagged(item, f"{place}[{number}]", depth - 1) for number, item in enumerate(value)]
+        plain = [_tagged(item, (place, number), depth - 1) for number, item in enumerate(value)]
         if isinstance(value, list):
             return plain
         if isinstance(value, tuple):
@@ -261,18 +264,19 @@ def _tagged(value: Any, place: str, depth: int) -> Any:  # noqa: C901, PLR0911 -
     raise _unwritable(place, _cannot_keep(value))
 
 
-def _tagged_dict(items: Mapping[Any, Any], place: str, depth: int) -> dict[str, Any]:
-    pairs = []
-    for key, item in items.items():
-        inside = f"{place}.{key}" if isinstance(key, str) else f"{place}[{safe_repr(key)}]"
-        pairs.append((_tagged(key, inside, depth), _tagged(item, inside, depth)))
+def _tagged_dict(items: Mapping[Any, Any], place: tuple[Any, ...], depth: int) -> dict[str, Any]:
+    pairs = [(_tagged(key, (place, key), depth), _tagged(item, (place, key), depth)) for key, item in items.items()]
     if TAG not in items and all(isinstance(key, str) for key in items):
         return dict(pairs)
     return _tag("dict", sorted(map(list, pairs), key=lambda pair: _write(pair[0])))
 
 
-def _unwritable(place: str, why: str) -> InvalidInput:
-    return InvalidInput(f"{place.lstrip('.')}: {why}" if place else why)
+def _unwritable(place: tuple[Any, ...], why: str) -> InvalidInput:
+    where = ""
+    while place:
+        place, step = place
+        where = (f".{step}" if isinstance(step, str) else f"[{safe_repr(step)}]") + where
+    return InvalidInput(f"{where.lstrip('.')}: {why}" if where else why)
 
 
 def _cannot_keep(value: Any) -> str:
