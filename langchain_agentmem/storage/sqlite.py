@@ -485,6 +485,10 @@ class SqliteEngine(Engine):
             yield
         except self._driver.Error as error:
             raise self._translate(error) from error
+        except UnicodeDecodeError as error:  # in what SQLite says of a damaged schema
+            raise errors.DatabaseUnreadable(
+                f"{errors.DatabaseUnreadable()} ({safe_repr(self.path)}: {error})"
+            ) from error
         except (UnicodeEncodeError, OverflowError) as error:
             raise errors.InvalidInput(f"A value cannot be stored in the database: {error}.") from error
 
