@@ -27,12 +27,13 @@ class TestTaskWeaver:
         assert memory.session(SESSION["id"], ("other",)).rounds == session.rounds
 
     def test_a_folder_brings_its_sessions_and_tells_of_the_rest(self, memory, tmp_path):
-        report = memory.import_from("taskweaver", taskweaver(tmp_path))
+        path = taskweaver(tmp_path)
+        report = memory.import_from("taskweaver", path)
         assert {each.conversation_id for each in memory.conversations()} == {SESSION["id"], "example"}
         [left] = report.left_out
         assert left.what == "the experience in 'handcrafted_exp_1.yaml'"
         assert "memory.experiences(folder)" in left.why
-        assert memory.import_from("taskweaver", taskweaver(tmp_path), only=["example"]).left == 0
+        assert memory.import_from("taskweaver", path, only=["example"]).left == 0
 
     def test_what_is_no_session_or_stands_for_more_than_it_holds_is_refused(self, memory, tmp_path):
         path, wrong = tmp_path / "x.yaml", ("- 1", "{", "rounds: 7", "rounds: [7]", "rounds: [{}]")
