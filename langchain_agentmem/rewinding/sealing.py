@@ -382,9 +382,21 @@ def move_marks(tx: Transaction, thread: int, before: Spot | None, after: Spot | 
             )
 
 
+def author_row(tx: Transaction, thread: int) -> Row:
+    """Return the number of the author that a thread is, None if it is none yet, with its scope.
+
+    Raises:
+        BranchMoved: The thread was deleted meanwhile; the operation begins again.
+    """
+    row: Row | None = next(iter(query.author_of_thread(tx, thread=thread)), None)
+    if row is None:
+        raise BranchMoved
+    return row
+
+
 def author_of(tx: Transaction, thread: int) -> Author:
     """The author that a thread is; made if need be."""
-    [row] = query.author_of_thread(tx, thread=thread)
+    row = author_row(tx, thread)
     made = [row] if row["id"] is not None else query.create_author(tx, thread=thread)
     if not made:
         raise BranchMoved  # somebody else made it: begin again

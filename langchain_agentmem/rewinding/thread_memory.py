@@ -350,7 +350,7 @@ def delete(
 
 def _let_go(tx: Transaction, row: Row, *, quoted: bool) -> None:
     """Have nothing count of a thread that is deleted, and keep nothing that quotes it, unless others see to that."""
-    [author] = query.author_of_thread(tx, thread=row["id"])
+    author = sealing.author_row(tx, row["id"])
     if author["id"] is not None:
         query.unmark(tx, author=author["id"], branch=0)
     if not quoted:
@@ -486,7 +486,7 @@ def _held(tx: Transaction, thread: int) -> HeldBranches:
     own = query.branches_of_thread(tx, thread=thread)
     branches = query.branches_before(tx, ids=json.dumps([row["id"] for row in own]))
     groups = query.groups_of_thread(tx, thread=thread)  # of a copy, also groups of a thread that may be gone
-    [row] = query.author_of_thread(tx, thread=thread)
+    row = sealing.author_row(tx, thread)
     return HeldBranches([each["id"] for each in branches], sorted(each["id"] for each in groups), row["scope"])
 
 

@@ -1,12 +1,14 @@
 """A thread that is deleted while it runs stays deleted, and meets nobody else's memory."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from langchain_core.messages import AIMessage
 
 from langchain_agentmem import AgentMemory, CompactionState
 from langchain_agentmem.errors import StepIsOver
+from langchain_agentmem.rewinding import thread_memory
 from tests.support import graphs as support
 from tests.support.graphs import line
 
@@ -131,3 +133,22 @@ class TestDeletedMeanwhile:
             assert texts == [message.text for message in memory.conversation("t", ADA).messages] == ["hi", "reply"]
             assert memory.layers(at("t", ADA)).core.get() == {}
             assert memory.admin.verify().problems == ()
+
+
+@pytest.mark.parametrize("call", [lambda saver: saver.prune(["t"]), lambda saver: saver.copy_thread("t", "u")])
+def test_a_thread_that_goes_while_it_is_pruned_or_copied_is_gone(new_database, monkeypatch, call):
+    find, found = thread_memory.find, []
+
+    def found_and_deleted(*args, **options):
+        found.append(find(*args, **options))
+        if len(found) == 1:
+            pool.submit(saver.delete_thread, "t").result()
+        return found[-1]
+
+    with AgentMemory(new_database("postgres")) as memory, ThreadPoolExecutor(1) as pool:
+        saver = memory.checkpointer
+        graph(memory, replied).invoke({"messages": [("user", "hello")]}, {"configurable": {"thread_id": "t"}})
+        monkeypatch.setattr(thread_memory, "find", found_and_deleted)
+        call(saver)
+        assert found[0] is not None
+        assert list(saver.list(None)) == []
