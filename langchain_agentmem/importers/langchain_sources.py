@@ -70,7 +70,7 @@ def read_saver(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]
         return
     given = parcels.path_or_url(source)
     with foreign_tables(given) as tables:
-        if "thread_id" not in tables.columns.get("checkpoints", ()):
+        if not tables.columns.get("checkpoints", frozenset()) >= {"thread_id", "checkpoint_ns", "checkpoint_id"}:
             raise InvalidInput(f"{tables.name} has no table of checkpoints, as LangGraph's savers have.")
         stored = tables.counts("checkpoints", "thread_id")
     with open_source(str(given), allow=to.allow) as saver:

@@ -313,6 +313,8 @@ def read_mem0(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
         InvalidInput: It is none.
     """
     path = parcels.path_given(source)
+    if parcels.is_sqlite(path):  # such as its history.db
+        raise InvalidInput(f"{safe_repr(str(path))} is a SQLite file. Save what mem0's get_all gives as JSON instead.")
     given = parcels.value_of_file(path, to.limits)
     lists = given if isinstance(given, Mapping) else {"results": given}
     found = lists.get("results", lists.get("memories"))

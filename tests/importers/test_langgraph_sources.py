@@ -12,7 +12,7 @@ from langgraph.store.memory import InMemoryStore
 from langchain_agentmem import AgentMemory, InvalidInput
 from tests.checkpoints.graphs import at, chat_graph
 
-from .sources import saver, store
+from .sources import database, saver, store
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -95,6 +95,11 @@ class TestSavers:
         for kind, source, says in (
             ("langgraph-saver", Awaited(), "aimport_checkpoints"),
             ("langgraph-saver", store(tmp_path), "no table of checkpoints"),
+            (
+                "langgraph-saver",
+                database(tmp_path / "x.db", "create table checkpoints (thread_id)"),
+                "no table of checkp",
+            ),
             ("langgraph-saver", InMemoryStore(), "named by a path"),
             ("langgraph-store", InMemorySaver(), "named by a path"),
             ("langgraph-store", Broken(), "gone"),

@@ -59,6 +59,7 @@ class TestTheExport:
         assert len(memory.layers().archival.all()) == 1
         clock.pass_time(days=60)
         assert memory.layers().archival.all() == []
-        path.write_text('{"users": []}')
-        with pytest.raises(InvalidInput, match="get_all"):
-            memory.import_from("mem0", path)
+        for other in (b'{"users": []}', b"SQLite format 3\0"):
+            path.write_bytes(other)
+            with pytest.raises(InvalidInput, match="get_all"):
+                memory.import_from("mem0", path)
