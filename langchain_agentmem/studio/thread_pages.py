@@ -59,6 +59,7 @@ class ThreadAddress(NamedTuple):
         history: Its checkpoints around the one that is shown; None for a conversation without any.
         checkpoint: The one that is shown.
         config: Names it.
+        state: The state that it has.
     """
 
     memory: AgentMemory
@@ -67,6 +68,7 @@ class ThreadAddress(NamedTuple):
     history: CheckpointHistory | None = None
     checkpoint: CheckpointSummary | None = None
     config: RunnableConfig | None = None
+    state: CheckpointTuple | None = None
 
     @property
     def chat(self) -> ConversationMemory:
@@ -113,10 +115,11 @@ async def thread(request: Request) -> Response:
             raise web.missing(f"The thread {safe_repr(place.name)} has no subgraph {safe_repr(subgraph)}.")
         return await _logged(request, place)
     config["configurable"]["checkpoint_id"] = chosen.checkpoint_id
-    place = place._replace(history=history, checkpoint=chosen, config=config)
     saver = place.memory.checkpointer
-    shown, ends, state = await asyncio.gather(
-        _panel(request, place, _PANELS), saver.ahistory(config, ends=True, limit=web.PAGE), saver.aget_tuple(config)
+    state = await saver.aget_tuple(config)
+    place = place._replace(history=history, checkpoint=chosen, config=config, state=state)
+    shown, ends = await asyncio.gather(
+        _panel(request, place, _PANELS), saver.ahistory(config, ends=True, limit=web.PAGE)
     )
     whose = place.namespace if state is None else state.config["configurable"]["thread_id"].namespace
     if whose != place.namespace:  # a thread of any namespace is found by its id alone where the root has none
@@ -230,7 +233,7 @@ async def _messages(request: Request, place: ThreadAddress) -> Shown:
     marked = request.query_params.get("message")
     if place.config is None:
         return {"marked": marked, **await _of_log(request, place)}
-    found = await place.memory.checkpointer.aget_tuple(place.config)
+    found = place.state
     if found is None:
         raise web.missing("This checkpoint was removed just now.")
     channels = _message_channels(found)
@@ -346,8 +349,7 @@ async def _compactions(request: Request, place: ThreadAddress) -> Shown:
     records = await place.chat.acompactions(web.PAGE)
     summaries: dict[str, BaseMessage] = {}
     if place.config is not None and place.checkpoint is not None:
-        found = await place.memory.checkpointer.aget_tuple(place.config)
-        summaries = {} if found is None else _summaries(views.messages_in(found).values())
+        summaries = {} if place.state is None else _summaries(views.messages_in(place.state).values())
         records = [each for each in records if each.created_at <= place.checkpoint.created_at]
     held = set(summaries)
     summaries |= {key: each for record in records for key, each in _summaries(record.made).items() if key not in held}
