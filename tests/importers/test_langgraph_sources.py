@@ -74,7 +74,7 @@ class TestSavers:
         class Watched(InMemorySaver):
             def list(self, config, **options):
                 assert config is None or config["configurable"]["thread_id"] != "b"
-                return super().list(config, **options)
+                yield from super().list(config, **options)
 
         theirs = Watched()
         for thread in ("a", "b"):
