@@ -17,14 +17,14 @@ from langchain_agentmem.storage.engine import migrations
 from langchain_agentmem.storage.queries import DIALECTS
 
 LIMITS = {
-    "lines of code": 34_979,
+    "lines of code": 32_826,
     "files": 170,
-    "lines of SQL": 3_248,
+    "lines of SQL": 3_228,
     "tables": 38,
-    "exported names": 68,
-    "public options": 110,
+    "exported names": 66,
+    "public options": 100,
     "attributes of AgentMemory": 35,
-    "lines of code of the tests": 54_114,
+    "lines of code of the tests": 53_791,
 }
 """The size that each of these may have. A commit that removes something lowers it."""
 SAME_NAME: dict[str, str] = {}
