@@ -28,7 +28,7 @@ SMALL = LayersConfig(core_max_chars=70, recall_max_events=3)
 KINDS = ("event", "record")
 MANY = 5_000
 ENDS = (None, None, None, 0.002, 0.02, 86_400.0)
-OPERATIONS = {"append": 6, "set": 5, "write": 3, "unset": 1, "restore": 1, "evict": 1, "summarize": 0.7, "change": 1.5}
+OPERATIONS = {"append": 6, "set": 5, "write": 3, "unset": 1, "evict": 1, "summarize": 0.7, "change": 1.5}
 OPERATIONS |= {"tag": 0.5, "delete": 0.7, "consolidate": 0.5}
 
 
@@ -89,8 +89,6 @@ class Diary(Real):
                 return layers.core, "set", key, text, rng.randrange(1, 6), end
             case "unset":
                 return layers.core, "delete", key
-            case "restore":
-                return layers.core, "restore", key
             case "write":
                 return layers.archival, "write", text, [key]
             case "change":
