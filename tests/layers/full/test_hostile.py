@@ -59,7 +59,8 @@ def assert_stays_in_its_block(told, hostile):
 
 def final_of(text):
     given = material(text)
-    use = json.dumps({"resource_id": text, "context": text})
+    written = text.encode("utf-8", "replace").decode()
+    use = json.dumps({"resource_id": f"r{written}", "context": written})
     records = [record(0, text, tags=(text, "tag")), record(0, use, tags=(RESOURCE_USED,)), record(0, "last")]
     return final_markdown(final_memory(given.core, given.events, records))
 
