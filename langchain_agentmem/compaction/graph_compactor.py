@@ -416,6 +416,13 @@ class Compactor:
                     self.counter.learn(counted, reply.usage_metadata["input_tokens"], reply.id)
                 return
 
+    def _repair_cost(self, messages: Sequence[BaseMessage], repaired: Sequence[BaseMessage]) -> int:
+        """Return the tokens that a repair added, less those that it removed."""
+        before, after = ({id(each): each for each in some} for some in (messages, repaired))
+        added = [after[each] for each in after.keys() - before.keys()]
+        removed = [before[each] for each in before.keys() - after.keys()]
+        return self._cost(added) - self._cost(removed)
+
     def _cost(self, messages: Sequence[BaseMessage]) -> int:
         return sum(map(self.counter.count_message, messages))
 
@@ -536,7 +543,7 @@ class Compactor:
             overhead: Tokens that are sent beside the messages.
             compacted: Whether it was compacted just now.
         """
-        tokens = self.calibrated(context.tokens + overhead)
+        tokens = self.calibrated(context.tokens + self._repair_cost(context.messages, messages) + overhead)
         if self.config.active_context.enabled and tokens > self.limit:
             situation = self.situation(overhead=overhead)
             report.fell_short(tokens, situation.target_tokens, why_larger(messages, situation))
