@@ -223,19 +223,21 @@ class SqliteEngine(Engine):
             if not file.is_file() and (self.opening.read_only or not self.opening.migrate):
                 raise errors.NothingStored(f"There is no database {safe_repr(self.path)}, and this opening makes none.")
             made_private(file)
-        retried = self.cipher is None
-        while True:
-            connection = self._connect()
-            try:
-                self._prepare(connection)
-            except BaseException as error:
-                connection.close()
-                # Of two processes that make one encrypted file, one has a salt that is not the file's.
-                if retried or _code(error) != sqlite3.SQLITE_NOTADB:
-                    raise
-                retried = True
-            else:
-                return connection
+        try:
+            return self._prepared()
+        except self._driver.DatabaseError as error:
+            if self.cipher is None or _code(error) != sqlite3.SQLITE_NOTADB:
+                raise
+        return self._prepared()  # of two processes that make one encrypted file, one has a salt that is not the file's
+
+    def _prepared(self) -> sqlite3.Connection:
+        connection = self._connect()
+        try:
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _connect(self) -> sqlite3.Connection:
         connection: sqlite3.Connection = self._driver.connect(
