@@ -113,7 +113,7 @@ SALT_BYTES = 16
 """Bytes of the salt of an entry, by which its digest is keyed."""
 
 
-class Head(NamedTuple):
+class ChainHead(NamedTuple):
     """An end of the chain.
 
     Attributes:
@@ -125,11 +125,11 @@ class Head(NamedTuple):
     link: bytes
 
     def __str__(self) -> str:
-        """As a text to be kept elsewhere, which `Head.of` reads."""
+        """As a text to be kept elsewhere, which `ChainHead.of` reads."""
         return f"{self.sequence}:{self.link.hex()}"
 
     @classmethod
-    def of(cls, text: str) -> Head:
+    def of(cls, text: str) -> ChainHead:
         """Read a head that was kept as text.
 
         Args:
@@ -148,7 +148,7 @@ class Head(NamedTuple):
         return head
 
 
-START = Head(0, bytes(LINK_BYTES))
+START = ChainHead(0, bytes(LINK_BYTES))
 """The head of an empty chain."""
 
 
@@ -166,7 +166,7 @@ class ChainReport:
     entries: int
     erased: int
     problems: tuple[str, ...]
-    head: Head
+    head: ChainHead
 
     @property
     def ok(self) -> bool:

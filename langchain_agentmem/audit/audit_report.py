@@ -109,7 +109,7 @@ class OpenTodo(NamedTuple):
     quote: str
 
 
-class Health(NamedTuple):
+class AuditHealth(NamedTuple):
     """How an audit trail fares.
 
     Attributes:
@@ -154,7 +154,7 @@ class Health(NamedTuple):
         return "\n".join(_lines(self))
 
 
-def _lines(found: Health) -> Iterator[str]:
+def _lines(found: AuditHealth) -> Iterator[str]:
     hidden = f"{found.junk:,} hidden as junk, {found.archived:,} archived."
     yield f"{counted(found.entries, 'entries')}, {size_of(found.size)}; {hidden}"
     if found.read < found.entries:
@@ -193,7 +193,7 @@ def _section(title: str, lines: Sequence[str], count: int) -> Iterator[str]:
             yield f"  … and {count - _TOLD_OF_SECTION:,} more"
 
 
-def examine(tx: Transaction, low: str, high: str, *, now: datetime, rules: Sequence[JunkRule]) -> Health:
+def examine(tx: Transaction, low: str, high: str, *, now: datetime, rules: Sequence[JunkRule]) -> AuditHealth:
     """Look how the audit trail of the namespaces in a range of paths fares.
 
     Args:
@@ -225,7 +225,7 @@ def examine(tx: Transaction, low: str, high: str, *, now: datetime, rules: Seque
         hidden.update(dict.fromkeys(json.loads(each["junk"]), int(each["entries"])))
     conversations = query.audit_conversations(tx, **where, limit=MOST_CONVERSATIONS)
     size = int(sizes["bytes"]) + int(messages["bytes"])
-    return Health(
+    return AuditHealth(
         **{name: int(sizes[name]) for name in _COUNTED},
         size=size,
         read=read,

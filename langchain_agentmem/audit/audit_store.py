@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypedDict, Unpack
 
 from langchain_agentmem.audit import audit_entry, audit_rows
-from langchain_agentmem.audit.audit_entry import KINDS, AuditEntry, ChainReport, Head
+from langchain_agentmem.audit.audit_entry import KINDS, AuditEntry, ChainHead, ChainReport
 from langchain_agentmem.audit.audit_rows import JUNK, REPLACED, SHOWN, EntryDraft
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.message import encode_body
@@ -134,10 +134,10 @@ def of_status(tx: Transaction, path: str, status: str) -> list[AuditEntry]:
     return audit_rows.entries(tx, query.audit_of_status(tx, path=path, status=status))
 
 
-def head(tx: Transaction) -> Head:
+def head(tx: Transaction) -> ChainHead:
     """The end of the chain, which somebody may keep elsewhere."""
     [row] = query.audit_head(tx)
-    return Head(int(row["sequence"]), bytes(row["link"]))
+    return ChainHead(int(row["sequence"]), bytes(row["link"]))
 
 
 def _numbers(tx: Transaction, path: str, wanted: EntryFilter, of_all: Query, of_one: Query, **ends: int) -> list[int]:
@@ -512,7 +512,7 @@ _ALWAYS = ("sequence", "link", "digest", "path")
 """What a place has whose entry was erased; the path comes from its namespace."""
 
 
-def verify(tx: Transaction, since: Head | None = None) -> ChainReport:
+def verify(tx: Transaction, since: ChainHead | None = None) -> ChainReport:
     """Walk along the whole chain, and see that every entry is what was stored, and where.
 
     Args:
@@ -521,7 +521,7 @@ def verify(tx: Transaction, since: Head | None = None) -> ChainReport:
             somebody who computed the chain anew, but for what was erased.
     """
     noted = query.audit_head(tx)
-    end = Head(int(noted[0]["sequence"]), bytes(noted[0]["link"])) if noted else None
+    end = ChainHead(int(noted[0]["sequence"]), bytes(noted[0]["link"])) if noted else None
     since = since or audit_entry.START
     link_then = audit_entry.START.link if since == audit_entry.START else None
     found: list[str] = []
@@ -533,7 +533,7 @@ def verify(tx: Transaction, since: Head | None = None) -> ChainReport:
         digests = audit_rows.digests(tx, rows)
         for row in rows:
             found += _wrong_with(row, at, digests.get(row["shelf_id"], {}))
-            at = Head(row["sequence"], bytes(row["link"]))
+            at = ChainHead(row["sequence"], bytes(row["link"]))
             link_then = at.link if at.sequence == since.sequence else link_then
             erased += row["kind"] is None
         entries += len(rows)
@@ -563,7 +563,7 @@ def problems(tx: Transaction) -> list[str]:
     return found
 
 
-def _wrong_with(row: Row, before: Head, messages: Mapping[int, bytes]) -> Iterator[str]:
+def _wrong_with(row: Row, before: ChainHead, messages: Mapping[int, bytes]) -> Iterator[str]:
     """Find out what is wrong with a place of the chain, given the place before it."""
     called = f"number {row['sequence']} of the audit trail"
     if row["kind"] is not None and row["key"] is not None:

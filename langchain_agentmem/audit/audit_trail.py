@@ -46,11 +46,18 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from langchain_agentmem.audit import audit_store
-from langchain_agentmem.audit.audit_entry import AuditEntry, ChainReport, Head, Kind, Status
+from langchain_agentmem.audit.audit_entry import AuditEntry, ChainHead, ChainReport, Kind, Status
 from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.audit.audit_store import EntryFilter, WithJunk
 from langchain_agentmem.audit.junk_rules import RULES, JunkRule, reasons, todo_key, todos_in
-from langchain_agentmem.audit.legacy_json import MARKS, Imported, drafts_of, put_aside, read_document, write_document
+from langchain_agentmem.audit.legacy_json import (
+    MARKS,
+    LegacyImport,
+    drafts_of,
+    put_aside,
+    read_document,
+    write_document,
+)
 from langchain_agentmem.base.argument_checks import check_flag, check_value, check_whole
 from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.concurrency import awaited, iterate_in_worker
@@ -65,7 +72,7 @@ from langchain_agentmem.storage.database import Database, MemoryLike, database_o
 from langchain_agentmem.tracing import Thunk, given_only, outcome, summary
 
 if TYPE_CHECKING:
-    from langchain_agentmem.audit.audit_report import Health
+    from langchain_agentmem.audit.audit_report import AuditHealth
     from langchain_agentmem.audit.model_call_capture import AuditHandler
 
 T = TypeVar("T")
@@ -362,20 +369,20 @@ class AuditTrail:
 
     aarchive = awaited(archive, writes=True)
 
-    def head(self) -> Head:
+    def head(self) -> ChainHead:
         """The end of the chain of the whole database. Who keeps it elsewhere can prove later what was before it."""
         return self._database.read("audit.head", audit_store.head)
 
     ahead = awaited(head)
 
-    def verify(self, since: Head | str | None = None) -> ChainReport:
+    def verify(self, since: ChainHead | str | None = None) -> ChainReport:
         """Walk along the chain of the whole database, and see that nothing was changed or taken away.
 
         Args:
             since: A head that was kept elsewhere, or its text: nothing up to there may have changed, even by somebody
                 who made the chain anew, but for what was erased. The report counts that: see that it is as expected.
         """
-        until = since if since is None or isinstance(since, Head) else Head.of(since)
+        until = since if since is None or isinstance(since, ChainHead) else ChainHead.of(since)
         check = partial(audit_store.verify, since=until)
         return self._database.read("audit.verify", check, lambda: {"since": since and str(since)})
 
@@ -383,14 +390,14 @@ class AuditTrail:
 
     # -- reports ------------------------------------------------------------------------------------------------
 
-    def report(self) -> Health:
+    def report(self) -> AuditHealth:
         """How the trail fares, here and below: its size and growth, what runs away, todos, what to archive, its junk.
 
         `print(memory.audit.report())` prints a page of text.
         """
         where, now = range_of(self._database.scopes.resolve(self._namespace)), self._database.clock()
 
-        def make(tx: Transaction) -> Health:
+        def make(tx: Transaction) -> AuditHealth:
             from langchain_agentmem.audit.audit_report import examine  # noqa: PLC0415 - who needs it pays
 
             return examine(tx, *where, now=now, rules=self._rules)
@@ -401,7 +408,7 @@ class AuditTrail:
 
     # -- files --------------------------------------------------------------------------------------------------
 
-    def import_document(self, path: str | os.PathLike[str]) -> Imported:
+    def import_document(self, path: str | os.PathLike[str]) -> LegacyImport:
         """Add what an `agent_memory.json` of the original audit memory holds, all of it or nothing.
 
         Of a damaged file what can be read is taken, and a copy of it is kept beside it. What is here already stays;
@@ -414,13 +421,13 @@ class AuditTrail:
             InvalidInput: It is not there, or nothing of that kind.
         """
 
-        def add() -> Imported:
+        def add() -> LegacyImport:
             loaded, at = read_document(path), self._database.clock()
             kept = put_aside(path, at) if loaded.damaged else None
             drafts = drafts_of(loaded.entries, self._database.scopes.resolve(self._namespace), at, self._judged)
             where = self._path()
             added = self._database.write(None, lambda tx: audit_store.add_new(tx, where, drafts))
-            return Imported(added, len(drafts) - added, tuple(loaded.lost), kept)
+            return LegacyImport(added, len(drafts) - added, tuple(loaded.lost), kept)
 
         return self._stepped("import_document", add)
 

@@ -227,7 +227,7 @@ def _as_text(value: Any) -> str:
         return ""
 
 
-class Imported(NamedTuple):
+class LegacyImport(NamedTuple):
     """What came of reading a document.
 
     Attributes:

@@ -378,7 +378,7 @@ UNFINISHED = "Unfinished: the handler was closed before the model answered."
 logger = logging.getLogger(__name__)
 
 
-class _Open(NamedTuple):
+class _OpenCall(NamedTuple):
     """A call that has begun and not ended.
 
     Attributes:
@@ -414,7 +414,7 @@ class AuditHandler(BaseCallbackHandler):
 
     # Per process, as the calls that are under way in the parent end there.
     _lock = PerProcess(threading.Lock)
-    _open: PerProcess[dict[str, _Open]] = PerProcess(dict)
+    _open: PerProcess[dict[str, _OpenCall]] = PerProcess(dict)
     # Filled where garbage is collected, which may be anywhere: nothing may be written there, nor any lock taken.
     _gone: PerProcess[deque[str]] = PerProcess(deque)
 
@@ -494,7 +494,7 @@ class AuditHandler(BaseCallbackHandler):
             with suppress(TypeError):  # a run whose id is a text is not watched
                 watch = weakref.ref(run_id, lambda _: gone.append(key))
             with self._lock:
-                self._open.setdefault(key, _Open(call, time.perf_counter(), watch))
+                self._open.setdefault(key, _OpenCall(call, time.perf_counter(), watch))
         self._sweep()
 
     def _sweep(self) -> None:

@@ -6,7 +6,7 @@ from hashlib import blake2b
 import pytest
 
 from langchain_agentmem.audit import audit_entry, audit_rows, audit_store
-from langchain_agentmem.audit.audit_entry import Head
+from langchain_agentmem.audit.audit_entry import ChainHead
 from langchain_agentmem.base.namespaces import range_of
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.storage import queries
@@ -185,10 +185,10 @@ class TestAHeadThatIsKeptElsewhere:
 
     def test_it_is_a_text_to_keep(self, filled):
         kept = read(filled, audit_store.head)
-        assert Head.of(str(kept)) == Head.of(f" {kept}\n") == kept
+        assert ChainHead.of(str(kept)) == ChainHead.of(f" {kept}\n") == kept
         for text in ("", "7", "7:xyz", "-1:" + "0" * 64, f"{kept}0", "x:" + "0" * 64, None, 5):
             with pytest.raises(InvalidInput, match="no head"):
-                Head.of(text)
+                ChainHead.of(text)
 
     @staticmethod
     def forge(memory, raw, number):

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.audit.audit_entry import Head
+from langchain_agentmem.audit.audit_entry import ChainHead
 from langchain_agentmem.audit.audit_trail import AuditTrail
 from langchain_agentmem.audit.junk_rules import RULES, JunkRule
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, MemoryClosed
@@ -342,7 +342,7 @@ class TestTheWholeMemory:
         with AgentMemory(path) as copy:
             assert copy.audit.last() == added
             assert copy.audit.verify(trail.head()).ok
-            assert not copy.audit.verify(Head(trail.head().sequence, bytes(32))).ok
+            assert not copy.audit.verify(ChainHead(trail.head().sequence, bytes(32))).ok
             assert len(copy.audit.search("home")) == 2
         memory.close()
         with pytest.raises(MemoryClosed):
