@@ -34,7 +34,7 @@ from langchain_agentmem.base.argument_checks import (
     texts_given,
 )
 from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
-from langchain_agentmem.base.concurrency import Closing, awaited
+from langchain_agentmem.base.concurrency import Closable, awaited
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.base.events import Hook, Watch
 from langchain_agentmem.base.namespaces import Namespace, ThreadLike, config_given, configurable_of, id_of, scopes_given
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AgentMemory(Maintenance, Closing):
+class AgentMemory(Maintenance, Closable):
     """Everything an agent remembers, in one database.
 
     Args:

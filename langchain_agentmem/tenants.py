@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.argument_checks import check_whole
-from langchain_agentmem.base.concurrency import Closing, PerProcess
+from langchain_agentmem.base.concurrency import Closable, PerProcess
 from langchain_agentmem.base.events import listener_given
 from langchain_agentmem.base.namespaces import Namespace, id_of, path_of
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MemoryClosed, safe_repr
@@ -43,7 +43,7 @@ def schema_of_tenant(tenant: str) -> str:
     return f"tenant_{readable}_{blake2b(tenant.encode(), digest_size=16).hexdigest()}"
 
 
-class Tenants(Closing):
+class Tenants(Closable):
     """The memories of many tenants over one psycopg pool. Threads and tasks may share it.
 
     By default each tenant has a schema of its own. With `schema_of`, tenants may share schemas; then each memory is

@@ -161,7 +161,7 @@ ITERATES = {
     "storage/postgres_session.py Session._while": "psycopg's protocol for waiting on a connection",
     "stores/agent_store.py SweepingEnd.__await__": "Python's protocol of awaitables",
     "base/concurrency.py AwaitableNumber.__await__": "the same",
-    "base/concurrency.py Ready.__await__": "the same",
+    "base/concurrency.py CompletedAwaitable.__await__": "the same",
     "checkpoints/checkpoint_saver.py AgentMemorySaver.list": "the interface of LangGraph's savers",
     "checkpoints/checkpoint_saver.py AgentMemorySaver.alist": "the same",
     "importers/langchain_sources.py _StockSaver.list": "the same",

@@ -39,12 +39,12 @@ LOOP_CHECK = 5.0
 """Seconds after which a thread that waits for an event loop checks whether the loop was closed."""
 
 
-class _Running(threading.local):
+class _CallState(threading.local):
     call: _Call | None = None
     """The awaited call that runs in this thread."""
 
 
-_running = _Running()
+_running = _CallState()
 if hasattr(os, "register_at_fork"):  # a worker may fork, in a hook: its child has no event loop that runs
     os.register_at_fork(after_in_child=partial(setattr, _running, "call", None))
 
@@ -414,7 +414,7 @@ writing = Workers(4)
 # --- What is closed, and what may be awaited as well as used ---------------------------------------------------------
 
 
-class Closing:
+class Closable:
     """Something that is used with `with` or `async with`, and has a `close` of its own."""
 
     __slots__ = ()
@@ -440,7 +440,7 @@ class Closing:
         await self.aclose()
 
 
-class Ready:
+class CompletedAwaitable:
     """Nothing left to do, for those who await it and for those who do not."""
 
     def __await__(self) -> Generator[None, None, None]:

@@ -119,7 +119,7 @@ class ImportReport:
     left_out: Mapping[str, str] = field(default_factory=dict)
 
 
-class AgentMemorySaver(concurrency.Closing, BaseCheckpointSaver[str]):
+class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
     """A LangGraph checkpointer.
 
     Threads are told apart by their id and the namespace of the run, `config["configurable"]["agentmem_namespace"]`. A
@@ -205,9 +205,9 @@ class AgentMemorySaver(concurrency.Closing, BaseCheckpointSaver[str]):
         saver._owned = True
         return saver
 
-    def setup(self) -> concurrency.Ready:
+    def setup(self) -> concurrency.CompletedAwaitable:
         """Do nothing: the database is ready when it is open. May be awaited too."""
-        return concurrency.Ready()
+        return concurrency.CompletedAwaitable()
 
     def close(self) -> None:
         """Close the database, if this saver opened it for itself."""

@@ -69,7 +69,14 @@ from langgraph.store.base import BaseStore, IndexConfig, Op, PutOp, Result, TTLC
 from pydantic import PositiveInt
 
 from langchain_agentmem.base.argument_checks import check_timeout, check_value
-from langchain_agentmem.base.concurrency import AwaitableNumber, Closing, Ready, awaited, check_cancelled, in_worker
+from langchain_agentmem.base.concurrency import (
+    AwaitableNumber,
+    Closable,
+    CompletedAwaitable,
+    awaited,
+    check_cancelled,
+    in_worker,
+)
 from langchain_agentmem.base.namespaces import Namespace, ThreadLike, path_of, running_config
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver, safe_repr
 from langchain_agentmem.rewinding.thread_memory import ThreadPoint, thread_point
@@ -349,7 +356,7 @@ class SweepingEnd(Future[None]):
             self.set_result(None)
 
 
-class AgentMemoryStore(Closing, ItemStore):
+class AgentMemoryStore(Closable, ItemStore):
     """LangGraph's store of long-term items.
 
     Args:
@@ -404,9 +411,9 @@ class AgentMemoryStore(Closing, ItemStore):
         opened._owned = True
         return opened
 
-    def setup(self) -> Ready:
+    def setup(self) -> CompletedAwaitable:
         """Do nothing: the database is ready when it is open. May be awaited too."""
-        return Ready()
+        return CompletedAwaitable()
 
     def close(self) -> None:
         """Stop the sweeper, and close the database if this store opened it for itself."""
