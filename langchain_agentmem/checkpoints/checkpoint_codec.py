@@ -5,7 +5,7 @@
   default it imports whatever class is named when it reads: who can write to the database can then have modules of this
   machine imported, and their classes called. A strict one imports only what LangGraph holds to be safe and what is
   allowed.
-- Values taken apart and put together again: `Coding`.
+- Values taken apart and put together again: `CheckpointCodec`.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ KNOWN_THREADS = 1_024
 Rows: TypeAlias = list[dict[str, object]]
 
 
-class Coding:
+class CheckpointCodec:
     """What a saver knows of the messages it has read and stored. Shallow copies of a saver share it.
 
     Attributes:

@@ -82,7 +82,7 @@ from langchain_agentmem.base.namespaces import CONFIG_KEY, Namespace, ThreadKey,
 from langchain_agentmem.checkpoints import checkpoint_codec as codec
 from langchain_agentmem.checkpoints import checkpoint_listing
 from langchain_agentmem.checkpoints.checkpoint_listing import CheckpointChanges, CheckpointHistory
-from langchain_agentmem.checkpoints.rewind_follower import Rewinding, beginning_loop
+from langchain_agentmem.checkpoints.rewind_follower import RewindFollower, beginning_loop
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.rewinding import sealing
@@ -171,9 +171,9 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
             )
         self.database: Database = database_of(memory)
         self._database = self.database
-        self._coding = codec.Coding(self.database.scopes)
+        self._coding = codec.CheckpointCodec(self.database.scopes)
         self.database.remembering.add(self._coding)
-        self._rewinding = Rewinding(self.database)
+        self._rewinding = RewindFollower(self.database)
         self._owned = False
 
     @classmethod

@@ -44,7 +44,7 @@ from langchain_agentmem.threads.checkpoint_log import read as versions_read
 from langchain_agentmem.threads.thread_lines import Thread, ThreadDeleted
 
 
-class _Watch(BaseCallbackHandler):
+class _AttemptWatcher(BaseCallbackHandler):
     """Hears of the attempts of all nodes and functions of all graphs in this process."""
 
     run_inline = hears_nodes_only = True
@@ -112,7 +112,7 @@ class _Watch(BaseCallbackHandler):
         return [(runs, run, ns) for runs, run in found]
 
 
-_WATCH = _Watch()
+_WATCH = _AttemptWatcher()
 register_configure_hook(ContextVar("agentmem_watch", default=_WATCH), inheritable=True)
 
 
@@ -125,7 +125,7 @@ SWEEP_EVERY = 32
 """Steps of a thread after which what its removed checkpoints showed is looked for."""
 
 
-class Rewinding:
+class RewindFollower:
     """Tells the runs of a database what a saver is asked for.
 
     Args:
