@@ -19,7 +19,7 @@ from langchain_agentmem import __version__
 from langchain_agentmem.base.encryption_key import VARIABLE
 from langchain_agentmem.base.namespaces import named, namespace_named
 from langchain_agentmem.cli import console, database_commands, knowledge_commands, thread_commands
-from langchain_agentmem.cli.console import AsJson, Existing, Line, Report, argument, flag, option, time_option
+from langchain_agentmem.cli.console import AsJson, CommandReport, Existing, Line, argument, flag, option, time_option
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.search.timeline import Order
@@ -96,7 +96,7 @@ def demo(
     if studio and as_json:
         raise InvalidInput("--studio shows pages, which have no JSON.")
     serve = server() if studio else None
-    screen = console.Screen(quiet=as_json)
+    screen = console.Output(quiet=as_json)
     if process == SECOND_PROCESS and database is not None:
         second_process(screen, database=database, model=model, as_json=as_json)
         return
@@ -129,7 +129,7 @@ def search(
     ),
     limit: int = option("Most results.", "N", default=10, min=1, max=10_000),
     as_json: AsJson = False,
-) -> Report:
+) -> CommandReport:
     """Find what was said, and why it was found.
 
     What is remembered besides, such as facts and items, is found too. The best comes first.
@@ -200,7 +200,9 @@ def studio(
             port=port,
             user=user,
             experiences=None if experiences is None else memory.experiences(experiences),
-            tell=lambda where: Report({"url": where}, f"Studio is at {where} (Ctrl-C ends it)").emit(as_json=as_json),
+            tell=lambda where: CommandReport({"url": where}, f"Studio is at {where} (Ctrl-C ends it)").emit(
+                as_json=as_json
+            ),
             open_browser=open_browser,
         )
 
@@ -255,7 +257,7 @@ def command_line() -> Callable[[], object]:
     return made
 
 
-def _ended(command: Callable[..., Report | None], *, tells: bool) -> Callable[..., None]:
+def _ended(command: Callable[..., CommandReport | None], *, tells: bool) -> Callable[..., None]:
     """A command whose report is printed, and that may be interrupted.
 
     Args:

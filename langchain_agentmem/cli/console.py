@@ -239,7 +239,7 @@ _WIDE = 100_000
 """Columns of an output that nobody watches: lines are as long as they are."""
 
 
-class Screen:
+class Output:
     """Prints to standard output.
 
     Args:
@@ -377,15 +377,15 @@ def branch_home(memory: AgentMemory, namespace: str | None, *names: str) -> tupl
     raise InvalidInput(f"No namespace has the branches {wanted}. See: agentmem branches DATABASE")
 
 
-class Rows(NamedTuple):
-    """A table; arguments as for `Screen.table`."""
+class TableRows(NamedTuple):
+    """A table; arguments as for `Output.table`."""
 
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
     right: Sequence[str] = ()
 
 
-Line: TypeAlias = "str | tuple[str, str] | Rows"
+Line: TypeAlias = "str | tuple[str, str] | TableRows"
 """A line, with its style, or a table."""
 
 
@@ -394,7 +394,7 @@ def lines_of(text: str) -> Iterator[str]:
     yield from text.replace("\r\n", "\n").rstrip("\n").split("\n")
 
 
-class Report(NamedTuple):
+class CommandReport(NamedTuple):
     """What a command found.
 
     Attributes:
@@ -412,9 +412,9 @@ class Report(NamedTuple):
         if as_json:
             print_json(self.value)
         else:
-            screen = Screen()
+            screen = Output()
             for each in lines_of(self.lines) if isinstance(self.lines, str) else self.lines:
-                if isinstance(each, Rows):
+                if isinstance(each, TableRows):
                     screen.table(*each)
                 else:
                     screen.line(*([each] if isinstance(each, str) else each))
@@ -422,16 +422,16 @@ class Report(NamedTuple):
             raise typer.Exit(1)
 
 
-def check_report(problems: Sequence[str], checked: str, value: object) -> Report:
+def check_report(problems: Sequence[str], checked: str, value: object) -> CommandReport:
     """What a check found. The exit code is 1 where something is wrong."""
     state = counted(len(problems), "problems") if problems else "All is well"
     lines: list[Line] = [*((each, "red") for each in problems), *lines_of(f"{state}: checked {checked}")]
-    return Report(value, lines, bool(problems))
+    return CommandReport(value, lines, bool(problems))
 
 
 def list_report(
     found: Sequence[T], lines: Callable[[T], Iterable[Line]], told: Callable[[T], Any], empty: str, limit: int | None
-) -> Report:
+) -> CommandReport:
     """Things that were found, at most so many, and how many more there are.
 
     Args:
@@ -443,7 +443,7 @@ def list_report(
     """
     most = limit or LIMIT
     shown = [line for each in found[:most] for line in lines(each)] if found else [empty]
-    return Report([*map(told, found[:limit])], [*shown, *more(min(most, len(found)), len(found))])
+    return CommandReport([*map(told, found[:limit])], [*shown, *more(min(most, len(found)), len(found))])
 
 
 def more(shown: int, total: int, what: str = "… and {} more") -> Iterator[Line]:

@@ -18,7 +18,7 @@ from langchain_agentmem.base.files import file_of
 from langchain_agentmem.base.namespaces import named, namespace_named
 from langchain_agentmem.base.safe_repr import counted, printable, without_passwords
 from langchain_agentmem.cli import console
-from langchain_agentmem.cli.console import Existing, Line, Made, Report, Within, argument, flag, option, working
+from langchain_agentmem.cli.console import CommandReport, Existing, Line, Made, Within, argument, flag, option, working
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.importers import SourceKind
 from langchain_agentmem.messages.role_rounds import Retention
@@ -37,7 +37,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Tell only what would be
 
 def backup(
     *, database: Existing, file: File, force: bool = flag("--force", "Replace the file if it is there.")
-) -> Report:
+) -> CommandReport:
     """Write a consistent copy while others go on.
 
     It is a SQLite database, of PostgreSQL too; `restore` makes a database of it. A key that is given encrypts it.
@@ -47,7 +47,7 @@ def backup(
         key = keys.key_in_environment() if memory.database.engine.dialect == "postgres" else None
         path = memory.admin.backup(file, force=force, progress=watch, key=key)
     size = path.stat().st_size
-    return Report({"path": str(path), "bytes": size}, f"{path} was written: {counted(size, 'bytes')}.")
+    return CommandReport({"path": str(path), "bytes": size}, f"{path} was written: {counted(size, 'bytes')}.")
 
 
 def restore(
@@ -55,13 +55,13 @@ def restore(
     database: str = argument("Where to: a path or a postgresql:// URL.", "DATABASE"),
     file: File,
     force: Force = False,
-) -> Report:
+) -> CommandReport:
     """Make a database of a backup or an export. It is verified before it takes its place."""
     with working("The target is as it was.") as watch:
         report = Admin.restore(file, database, force=force, progress=watch)
     place = without_passwords(database)
     told = f"{file} was restored to {place}, and is whole: {_counts(report.checked)}."
-    return Report({"source": file, "target": place, "checked": report.checked, "ok": True}, told)
+    return CommandReport({"source": file, "target": place, "checked": report.checked, "ok": True}, told)
 
 
 def export(
@@ -71,7 +71,7 @@ def export(
     namespace: Within = None,
     encrypted: bool = flag("--encrypt", "Encrypt the file."),
     as_json: bool = flag("--json", "Write plain JSON, and print JSON."),
-) -> Report:
+) -> CommandReport:
     """Write everything to a SQLite file, or as plain JSON.
 
     With --json, the file has what was said and learned, and can be read by anybody.
@@ -86,10 +86,10 @@ def export(
         whose = memory if namespace is None else memory.within(namespace_named(namespace))
         told = asdict(whose.export(file, progress=watch, key=key, as_json=as_json))
         others = "" if any(told.values()) else console.elsewhere(memory, namespace_named(namespace), below=True)
-    return Report({"path": file, **told}, f"{file} was written: {_counts(told)}.{others}")
+    return CommandReport({"path": file, **told}, f"{file} was written: {_counts(told)}.{others}")
 
 
-def import_(*, database: Made, file: File) -> Report:
+def import_(*, database: Made, file: File) -> CommandReport:
     """Add what an export holds, all of it or nothing.
 
     What is in the database stays. An encrypted export is read with AGENTMEM_EXPORT_KEY (or _FILE, _COMMAND), else with
@@ -99,7 +99,7 @@ def import_(*, database: Made, file: File) -> Report:
         raise InvalidInput(f"There is no export at {safe_repr(file)}.")
     with working("Nothing was imported.", "reading") as watch, console.made(database) as memory:
         told = asdict(memory.import_(file, progress=watch, key=keys.key_in_environment(keys.EXPORT_VARIABLE)))
-    return Report({"path": file, **told}, f"{file} was imported. New: {_counts(told)}.")
+    return CommandReport({"path": file, **told}, f"{file} was imported. New: {_counts(told)}.")
 
 
 def _key(variable: str, what: str, *, twice: bool = True) -> keys.EncryptionKey:
@@ -124,7 +124,7 @@ def key(
     *,
     path: str = argument("The file of a SQLite database.", "DATABASE"),
     action: Literal["encrypt", "change", "decrypt"] = argument("encrypt, change or decrypt.", "ACTION"),
-) -> Report:
+) -> CommandReport:
     """Encrypt a SQLite database, change its key, or decrypt it.
 
     The key comes from --key-file, --key-command or AGENTMEM_KEY, or is asked for. For change, the new key comes from
@@ -140,17 +140,17 @@ def key(
     text = f"{path} {'is not encrypted any more' if new is None else 'is encrypted'}."
     if old is None:
         text += " What is left of the old file is not: its place on the disk, backups, exports, snapshots."
-    return Report({"path": path, "encrypted": new is not None}, text)
+    return CommandReport({"path": path, "encrypted": new is not None}, text)
 
 
-def migrate(*, database: Made) -> Report:
+def migrate(*, database: Made) -> CommandReport:
     """Make the tables, or bring them up to date.
 
     Programs that open the database with migrate=False need it.
     """
     with working("Nothing was changed.", "bringing up to date"), console.made(database) as memory:
         path, newest = memory.database.engine.path, migrations(memory.database.engine.dialect)[-1].name
-    return Report({"path": path, "newest": newest}, f"{path} is up to date ({newest}).")
+    return CommandReport({"path": path, "newest": newest}, f"{path} is up to date ({newest}).")
 
 
 def copy(
@@ -158,7 +158,7 @@ def copy(
     database: Existing,
     target: str = argument("Where to: a path or a postgresql:// URL, where nothing is stored.", "TARGET"),
     force: Force = False,
-) -> Report:
+) -> CommandReport:
     """Copy everything, to SQLite or PostgreSQL.
 
     The copy is as of one moment, and it is verified.
@@ -171,10 +171,10 @@ def copy(
         f"It is as of {report.taken_at:%Y-%m-%d %H:%M:%S} UTC; what came later is not in it.",
         f"It is whole: {counted(report.documents, 'documents')} can be found.",
     ]
-    return Report(report, "\n".join(lines))
+    return CommandReport(report, "\n".join(lines))
 
 
-def verify(*, database: Existing) -> Report:
+def verify(*, database: Existing) -> CommandReport:
     """Check the whole database. The exit code is 1 where something is wrong."""
     with working("Nothing was changed.") as watch, console.existing(database) as memory:
         report = memory.admin.verify(progress=watch)
@@ -191,7 +191,7 @@ def erase(
     conversation: str | None = option("This conversation, in the root namespace or that one.", "ID"),
     yes: bool = flag("--yes", "Do not ask."),
     dry_run: DryRun = False,
-) -> Report:
+) -> CommandReport:
     """Delete a person, thread or conversation for ever.
 
     No trace of it is left in the storage. It asks first, and refuses where there is no terminal to ask at. That there
@@ -232,7 +232,7 @@ def erase(
         told = f"There {is_not} nothing to erase{where}.{others}"
     # It can be kept as the proof of an erasure.
     value = {**given, **json_value(report), "dry_run": dry_run, "at": datetime.now(UTC)}
-    return Report(value, printable(told + more))
+    return CommandReport(value, printable(told + more))
 
 
 def _items_elsewhere(places: Sequence[tuple[str, ...]], namespace: str | None) -> str:
@@ -255,7 +255,7 @@ def prune(
         "Compress entries of the audit trail made before then, such as 2026-05-31.", "TIME"
     ),
     dry_run: DryRun = False,
-) -> Report:
+) -> CommandReport:
     """Remove what is old, or make it smaller.
 
     Old checkpoints and messages are removed, old entries of the audit trail are compressed.
@@ -280,7 +280,7 @@ def prune(
         nothing = not report.threads and not report.conversations
         others = console.elsewhere(memory, namespace_named(namespace), below=True) if nothing else ""
     would = "would be " if dry_run else ""
-    return Report(
+    return CommandReport(
         report,
         f"{counted(report.checkpoints, 'checkpoints')} of {counted(report.threads, 'threads')} and "
         f"{counted(report.messages, 'messages')} of {counted(report.conversations, 'conversations')} {would}removed, "
@@ -300,7 +300,7 @@ def import_from(
     owners: Path | None = option("Whose threads and sessions are, by their ids: a JSON object.", "FILE"),
     allow: list[str] | None = option("Of a saver, import objects of this class; may be repeated.", "MODULE.CLASS"),
     dry_run: DryRun = False,
-) -> Report:
+) -> CommandReport:
     """Bring what another program remembers.
 
     Conversations, threads, items, memories, facts: whatever it has.
@@ -323,7 +323,7 @@ def import_from(
     kept = "Nothing was written." if dry_run else "What was brought is kept: run it again to go on."
     with working(kept, "reading") as watch, console.made(":memory:" if fresh else database) as memory:
         report = memory.import_from(kind, source, dry_run=dry_run, progress=watch, **options)
-    return Report(report, [*_import_lines(report, dry_run=dry_run)], bool(report.left))
+    return CommandReport(report, [*_import_lines(report, dry_run=dry_run)], bool(report.left))
 
 
 def _import_lines(report: MovingReport, *, dry_run: bool) -> Iterator[Line]:
@@ -370,7 +370,7 @@ def doctor(
     *,
     database: str | None = argument("A path or a postgresql:// URL. Default: none.", "DATABASE", default=None),
     quick: bool = flag("--quick", "Do not verify the content, which reads all of it."),
-) -> Report:
+) -> CommandReport:
     """Find and explain trouble, with a remedy for each.
 
     It checks versions, rights, the schema, vectors and damage; of a server also the encoding and the connections.
@@ -388,10 +388,10 @@ def doctor(
         if each.remedy and each.level != "ok":
             lines.append(f"{'':<20}what to do: {each.remedy}")
     lines.append((f"{counted(problems, 'problems')}, {counted(notes, 'notes')}.", "bold"))
-    return Report({"ok": not problems, "findings": findings}, lines, bool(problems))
+    return CommandReport({"ok": not problems, "findings": findings}, lines, bool(problems))
 
 
-def namespaces(*, database: Existing, namespace: Within = None) -> Report:
+def namespaces(*, database: Existing, namespace: Within = None) -> CommandReport:
     """Tell how much each namespace holds.
 
     What takes most comes first, each without those below it. It reads much of what they hold.
@@ -403,15 +403,17 @@ def namespaces(*, database: Existing, namespace: Within = None) -> Report:
         others = "" if found else console.elsewhere(memory, namespace_named(namespace), below=True)
     counts = ("threads", "messages", "checkpoints", "memories", "items", "audit", "bytes")
     rows = [(named(each.namespace), *(f"{getattr(each, name):,}" for name in counts)) for each in found]
-    lines = [console.Rows(("namespace", *counts), rows, counts)] if found else [f"Nothing is stored there.{others}"]
-    return Report(found, lines)
+    lines = (
+        [console.TableRows(("namespace", *counts), rows, counts)] if found else [f"Nothing is stored there.{others}"]
+    )
+    return CommandReport(found, lines)
 
 
 WIDTH = 30
 """Characters of the longest bar."""
 
 
-def stats(*, database: Existing) -> Report:
+def stats(*, database: Existing) -> CommandReport:
     """Count what is stored, and the bytes of each part."""
     with console.existing(database) as memory, console.progress_bar("counting"):
         found = memory.admin.stats()
@@ -422,6 +424,6 @@ def stats(*, database: Existing) -> Report:
         *(f"{key:<15} {n:>15,}" for key, n in found.items() if isinstance(n, int)),
         "",
         ("Bytes by part", "bold"),
-        console.Rows(("part", "bytes", "share", ""), rows, ("bytes", "share")),
+        console.TableRows(("part", "bytes", "share", ""), rows, ("bytes", "share")),
     ]
-    return Report(found, lines)
+    return CommandReport(found, lines)

@@ -39,7 +39,7 @@ from langchain_agentmem.base.data_tables import data_table
 from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.base.namespaces import CONFIG_KEY
 from langchain_agentmem.base.safe_repr import counted
-from langchain_agentmem.cli.console import Screen, hit, made, print_json, shortened
+from langchain_agentmem.cli.console import Output, hit, made, print_json, shortened
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, safe_repr
 from langchain_agentmem.language_models.model_calls import usable_model
 from langchain_agentmem.search import analysis
@@ -192,7 +192,7 @@ NO_KEY = (
 )
 
 
-def first_process(screen: Screen, *, database: str, model: str | None, as_json: bool) -> int:
+def first_process(screen: Output, *, database: str, model: str | None, as_json: bool) -> int:
     """Live the first two conversations here, and the third in a new process.
 
     Args:
@@ -228,7 +228,7 @@ def first_process(screen: Screen, *, database: str, model: str | None, as_json: 
     return subprocess.run(command, check=False).returncode  # noqa: S603 - this very package, without a shell
 
 
-def second_process(screen: Screen, *, database: str, model: str | None, as_json: bool) -> None:
+def second_process(screen: Output, *, database: str, model: str | None, as_json: bool) -> None:
     """Answer questions about the first two conversations; arguments as for `first_process`."""
     chat_model = usable_model(model)
     with made(database) as memory:
@@ -245,7 +245,7 @@ def second_process(screen: Screen, *, database: str, model: str | None, as_json:
     screen.line(f"The database holds {' in '.join(counted(number, name) for name, number in held.items())}.")
 
 
-def look_at(screen: Screen, serve: Callable[..., None], *, database: str, open_browser: bool) -> None:
+def look_at(screen: Output, serve: Callable[..., None], *, database: str, open_browser: bool) -> None:
     """Live on, with an agent that uses all of memory, and serve Studio on it until somebody presses Ctrl-C.
 
     Args:
@@ -270,7 +270,7 @@ def look_at(screen: Screen, serve: Callable[..., None], *, database: str, open_b
         )
 
 
-def _say(screen: Screen, agent: Any, said: str, conversation: str, *, as_json: bool, most: int = RECALLED) -> None:
+def _say(screen: Output, agent: Any, said: str, conversation: str, *, as_json: bool, most: int = RECALLED) -> None:
     """Say something to the agent, and print what came of it, and `most` of what was recalled."""
     answer, recalled = ask(agent, said, conversation_id=conversation, namespace=NAMESPACE, speaker=PERSON)
     if as_json:

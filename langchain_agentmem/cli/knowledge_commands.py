@@ -13,7 +13,7 @@ from langchain_agentmem.base.encoding import json_value
 from langchain_agentmem.base.namespaces import named, namespace_named
 from langchain_agentmem.base.safe_repr import counted
 from langchain_agentmem.cli import console
-from langchain_agentmem.cli.console import Existing, Line, Most, Report, Whose, argument, flag, option
+from langchain_agentmem.cli.console import CommandReport, Existing, Line, Most, Whose, argument, flag, option
 from langchain_agentmem.cli.thread_commands import message_lines, message_told
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.studio.thread_views import message_shown
@@ -39,7 +39,7 @@ def facts(
     neighbours: bool = flag("--neighbours", "What is connected with ENTITY, the nearest first."),
     depth: int = option("With --neighbours: how many facts away.", "N", default=1, min=1, max=10),
     limit: Most = None,
-) -> Report:
+) -> CommandReport:
     """List what is known, and what was.
 
     Without options: the facts that hold. Or those that held at a time, all that ever held of an entity, or what is
@@ -119,7 +119,7 @@ def check(
     *,
     folder: str = argument("The folder, with files *.yaml or *.yml.", "FOLDER"),
     subfolders: bool = flag("--subfolders", "Files in folders below it count too."),
-) -> Report:
+) -> CommandReport:
     """List what counts, and what is wrong with files. The exit code is 1 where a file does not count."""
     with AgentMemory(":memory:") as memory:
         found = memory.experiences(folder, subfolders=subfolders).validate()
@@ -134,7 +134,7 @@ def check(
     lines.append(f"{counted(len(found.experiences), 'experiences')}; {counted(refused, 'files')} left out.")
     told = [each.to_dict() for each in found.experiences]
     value = {"ok": found.ok, "experiences": told, "problems": found.problems}
-    return Report(value, lines, not found.ok)
+    return CommandReport(value, lines, not found.ok)
 
 
 # -- the audit trail ---------------------------------------------------------------------------------------------------
@@ -147,14 +147,14 @@ File = Annotated[str, typer.Argument(help="The file, such as agent_memory.json."
 
 
 @audit.command()
-def report(*, database: Existing, namespace: Namespace = None) -> Report:
+def report(*, database: Existing, namespace: Namespace = None) -> CommandReport:
     """Report how the audit trail fares, there and below."""
     here = namespace_named(namespace)
     with console.existing(database) as memory:
         trail = _trail(memory, namespace)
         health, is_empty = trail.report(), bool(here) and not trail.last(1, include_junk=True)
         others = f"\n{_none(memory, namespace)}" if is_empty else ""
-    return Report(health, f"{health}{others}")
+    return CommandReport(health, f"{health}{others}")
 
 
 @audit.command("list")
@@ -166,7 +166,7 @@ def entries(
     include_junk: bool = flag("--include-junk", "Print hidden entries too, and why they are hidden."),
     messages: bool = flag("--messages", "Print entries with all messages that the model was given and gave."),
     limit: int = option("Print the last N entries.", "N", default=10, min=1),
-) -> Report:
+) -> CommandReport:
     """List the last entries, the newest last."""
     with console.existing(database) as memory:
         found = _trail(memory, namespace).last(limit, conversation, include_junk=include_junk)
@@ -188,7 +188,7 @@ def todos(
     complete: list[str] | None = option("This one is done; may be repeated.", "ID"),
     reopen: list[str] | None = option("This one is to be done after all; may be repeated.", "ID"),
     limit: Most = None,
-) -> Report:
+) -> CommandReport:
     """List what is to be done, or say what is."""
     with console.existing(database) as memory:
         trail = _trail(memory, namespace)
@@ -204,7 +204,7 @@ def todos(
 @audit.command()
 def verify(
     *, database: Existing, since: str | None = option("A head that was kept: nothing up to it may differ.", "SEQ:LINK")
-) -> Report:
+) -> CommandReport:
     """Walk along the chain of the whole database.
 
     Its head is printed. The exit code is 1 where something is wrong.
@@ -217,16 +217,16 @@ def verify(
 
 
 @audit.command("filter-junk")
-def filter_junk(*, database: Existing, namespace: Namespace = None) -> Report:
+def filter_junk(*, database: Existing, namespace: Namespace = None) -> CommandReport:
     """Judge every entry anew by the rules for junk. Nothing is deleted."""
     kept = "What was judged is judged: run it again to go on."
     with console.working(kept, "judging"), console.existing(database) as memory:
         done = _trail(memory, namespace).filter_junk()
-    return Report({"changed": done}, f"{counted(done, 'entries')} judged otherwise than before.")
+    return CommandReport({"changed": done}, f"{counted(done, 'entries')} judged otherwise than before.")
 
 
 @audit.command("import")
-def import_document(*, database: Existing, file: File, namespace: Namespace = None) -> Report:
+def import_document(*, database: Existing, file: File, namespace: Namespace = None) -> CommandReport:
     """Add what an agent_memory.json holds, however damaged. The exit code is 1 where something could not be read.
 
     The database is made if it is not there.
@@ -239,18 +239,18 @@ def import_document(*, database: Existing, file: File, namespace: Namespace = No
         *([] if done.kept is None else [f"The damaged file is kept as {done.kept}."]),
         f"{counted(done.added, 'entries')} added; {done.known:,} were there already.",
     ]
-    return Report(done, lines, bool(done.lost))
+    return CommandReport(done, lines, bool(done.lost))
 
 
 @audit.command("export")
-def export_document(*, database: Existing, file: File, namespace: Namespace = None) -> Report:
+def export_document(*, database: Existing, file: File, namespace: Namespace = None) -> CommandReport:
     """Write all entries as an agent_memory.json.
 
     Hidden ones are included. A file that is there is replaced.
     """
     with console.working("Nothing was written.", "writing"), console.existing(database) as memory:
         done = _trail(memory, namespace).export_document(file)
-    return Report({"written": done}, f"{counted(done, 'entries')} written.")
+    return CommandReport({"written": done}, f"{counted(done, 'entries')} written.")
 
 
 def _trail(memory: AgentMemory, namespace: str | None) -> AuditTrail:

@@ -13,7 +13,18 @@ from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.namespaces import named, namespace_named
 from langchain_agentmem.base.safe_repr import counted, printable, size_of
 from langchain_agentmem.cli import console
-from langchain_agentmem.cli.console import AsJson, Existing, Line, Most, Report, Whose, Within, argument, flag, option
+from langchain_agentmem.cli.console import (
+    AsJson,
+    CommandReport,
+    Existing,
+    Line,
+    Most,
+    Whose,
+    Within,
+    argument,
+    flag,
+    option,
+)
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message_marks import is_injected
 from langchain_agentmem.studio import thread_views as views
@@ -42,7 +53,7 @@ def listed(
     until: datetime | None = console.time_option("Only those that changed last before this time."),
     limit: Most = None,
     as_json: AsJson = False,
-) -> Report:
+) -> CommandReport:
     """List threads and conversations.
 
     Those that changed last come first. A thread and the conversation of the same id are one line, whose title is the
@@ -69,8 +80,8 @@ def listed(
         for each in found.threads
     ]
     headings = ("thread", "namespace", *_NUMBERS, "changed", "newest checkpoint", "title")
-    lines = [console.Rows(headings, rows, _NUMBERS) if rows else empty, *console.more(len(rows), found.total)]
-    return Report(found.threads, lines)
+    lines = [console.TableRows(headings, rows, _NUMBERS) if rows else empty, *console.more(len(rows), found.total)]
+    return CommandReport(found.threads, lines)
 
 
 def _none(memory: AgentMemory, what: str, namespace: str | None) -> str:
@@ -85,7 +96,7 @@ def move(
     database: Existing,
     thread: str = argument("A thread of the root, or a conversation.", "ID"),
     namespace: str = argument("Where to.", "A/B"),
-) -> Report:
+) -> CommandReport:
     """Move a thread of the root into a namespace.
 
     Its checkpoints, its conversation and what it remembers go along; the other threads of the namespace see that from
@@ -96,7 +107,7 @@ def move(
     where = namespace_named(namespace)
     with console.interruptible("Nothing was moved."), console.existing(database) as memory:
         memory.admin.adopt(thread, where)
-    return Report({"namespace": where, "thread_id": thread}, printable(f"{thread} is in {named(where)}."))
+    return CommandReport({"namespace": where, "thread_id": thread}, printable(f"{thread} is in {named(where)}."))
 
 
 def show(
@@ -111,7 +122,7 @@ def show(
     around: str | None = option("Of a conversation: this message and what stands around it.", "MESSAGE"),
     limit: Most = None,
     as_json: AsJson = False,
-) -> Report:
+) -> CommandReport:
     """Show who said what in a thread, or core memory.
 
     The last messages of a thread, as it is at a checkpoint, and what else its state holds; or those of the log of a
@@ -143,7 +154,7 @@ def why(
     thread: str = argument("A thread.", "ID"),
     namespace: Whose = None,
     message: str | None = option("Only what it was shown for this one.", "MESSAGE"),
-) -> Report:
+) -> CommandReport:
     """Show what memory put into prompts, and why.
 
     Of a thread, what memory and experiences put into its prompts. It is kept for 30 days. What a score is made of are
@@ -173,7 +184,7 @@ def why(
     ]
     headings = ("for message", "part", "kind", "id", "score", "why")
     empty = "Nothing is known of the prompts of this thread."
-    return Report(rows, [console.Rows(headings, shown) if rows else empty])
+    return CommandReport(rows, [console.TableRows(headings, shown) if rows else empty])
 
 
 def brief(value: Any) -> str:
@@ -181,7 +192,7 @@ def brief(value: Any) -> str:
     return console.shortened(views.as_text(value))
 
 
-def _branch_report(memory: AgentMemory, branch: str, namespace: str | None, limit: int | None) -> Report:
+def _branch_report(memory: AgentMemory, branch: str, namespace: str | None, limit: int | None) -> CommandReport:
     where = console.branch_home(memory, namespace, branch)
     names = "key value importance updated_at expires_at"
     core = [console.fields(each, names) for each in memory.layers(branch, where).core.entries()]
@@ -191,10 +202,10 @@ def _branch_report(memory: AgentMemory, branch: str, namespace: str | None, limi
         *(f"{each['key']} = {brief(each['value'])}" for each in shown),
         *console.more(len(shown), len(core)),
     ]
-    return Report({"kind": "branch", "namespace": where, "id": branch, "core": core[:limit]}, lines)
+    return CommandReport({"kind": "branch", "namespace": where, "id": branch, "core": core[:limit]}, lines)
 
 
-def _log_report(memory: AgentMemory, thread: ThreadSummary, around: str | None, limit: int | None) -> Report:
+def _log_report(memory: AgentMemory, thread: ThreadSummary, around: str | None, limit: int | None) -> CommandReport:
     chat = memory.conversation(thread.thread_id, thread.namespace)
     total = len(chat)
     most = limit or max(total, 1)
@@ -206,12 +217,12 @@ def _log_report(memory: AgentMemory, thread: ThreadSummary, around: str | None, 
         *itertools.chain.from_iterable(map(message_lines, said)),
     ]
     value = {"kind": "conversation", **_whose(thread), "total": total, "messages": [*map(message_told, said)]}
-    return Report(value, lines)
+    return CommandReport(value, lines)
 
 
 def _thread_report(
     memory: AgentMemory, thread: ThreadSummary, at: str | None, limit: int | None, *, with_memory: bool
-) -> Report:
+) -> CommandReport:
     found = console.checkpoint_at(memory, thread, at)
     held = [*views.messages_in(found).values()]
     every = [each for each in held if with_memory or not is_injected(each)]
@@ -243,7 +254,7 @@ def _thread_report(
         "state": state,
         "waits": waits,
     }
-    return Report(value, lines)
+    return CommandReport(value, lines)
 
 
 def _whose(thread: ThreadSummary) -> dict[str, Any]:
@@ -291,7 +302,7 @@ def branches(
     namespace: Whose = None,
     limit: Most = None,
     as_json: AsJson = False,
-) -> Report:
+) -> CommandReport:
     """Show how threads and memory fork.
 
     The tree of a thread's checkpoints, the newest first, or that of the named branches of memory.
@@ -313,10 +324,10 @@ def branches(
         lines += [
             f"  {mark}{each.name}  {console.minute(each.created_at)}  {each.own:,} of its own" for each, mark in there
         ]
-    return Report(found[:limit], [*lines, *console.more(len(shown), len(found))])
+    return CommandReport(found[:limit], [*lines, *console.more(len(shown), len(found))])
 
 
-def _checkpoint_tree(memory: AgentMemory, thread: ThreadSummary, limit: int | None) -> Report:
+def _checkpoint_tree(memory: AgentMemory, thread: ThreadSummary, limit: int | None) -> CommandReport:
     """The checkpoints of a thread, the newest first: those of a fork stand above where it begins."""
     history = memory.checkpointer.history(console.config_of(thread), limit=limit)
     found = history.checkpoints
@@ -330,7 +341,7 @@ def _checkpoint_tree(memory: AgentMemory, thread: ThreadSummary, limit: int | No
         )
     empty = f"{thread.thread_id} is a conversation without a thread: it has no checkpoints."
     value = [console.fields(each, "checkpoint_id parent_id step source created_at") for each in found]
-    return Report(value, [*(lines or [empty]), *console.more(len(found), history.total)])
+    return CommandReport(value, [*(lines or [empty]), *console.more(len(found), history.total)])
 
 
 def _drawn(found: Iterable[tuple[T, Hashable, Hashable]], *, straight: int = 0) -> Iterator[tuple[T, str]]:
@@ -361,7 +372,7 @@ def diff(
     thread: str | None = option("A and B are checkpoints of this thread.", "ID"),
     namespace: Whose = None,
     limit: Most = None,
-) -> Report:
+) -> CommandReport:
     """Compare two branches or checkpoints.
 
     Two named branches of memory, or two checkpoints of a thread. Compared are core memory, events (recall), records
@@ -393,7 +404,7 @@ def diff(
     lines: list[Line] = [] if found else ["Nothing differs."]
     for layer, of_layer in itertools.groupby(shown, key=lambda each: each.layer):
         lines += [(layer, "bold"), *(line for each in of_layer for line in _change_lines(each))]
-    return Report(value, [*lines, *console.more(len(shown), len(found))])
+    return CommandReport(value, [*lines, *console.more(len(shown), len(found))])
 
 
 def _change_lines(change: views.ShownChange) -> Iterator[Line]:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.cli.app import command_line
-from langchain_agentmem.cli.console import Screen
+from langchain_agentmem.cli.console import Output
 
 from .commands import execute, fine, refused, told
 
@@ -148,7 +148,7 @@ def test_the_summary_of_a_command_is_not_cut_in_the_list_of_all(agentmem):
 class TestScreen:
     def test_a_table_is_as_wide_as_it_has_to_be_where_nobody_watches(self):
         printed = io.StringIO()
-        Screen(Console(file=printed, width=80)).table(("what", "n"), [("x" * 200, "1"), ("[b]", "20")], right=("n",))
+        Output(Console(file=printed, width=80)).table(("what", "n"), [("x" * 200, "1"), ("[b]", "20")], right=("n",))
         first, *rows = printed.getvalue().splitlines()
         assert first.split() == ["what", "n"]
         assert [row.split() for row in rows] == [["x" * 200, "1"], ["[b]", "20"]]
