@@ -45,7 +45,7 @@ from langchain_agentmem.tracing import Step, brief
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class MessageHistory:
     """A history with what is known of it. Lists are as long as it is, or longer by what they begin with.
 
     Attributes:
@@ -75,7 +75,7 @@ class History:
         return {key: self.messages[self.places[key]] for key in keys}
 
 
-def followed(old: History, given: Sequence[BaseMessage], counter: TokenCounter) -> History:
+def followed(old: MessageHistory, given: Sequence[BaseMessage], counter: TokenCounter) -> MessageHistory:
     """Find out about a history, going on from what is known of it.
 
     Args:
@@ -106,7 +106,7 @@ def followed(old: History, given: Sequence[BaseMessage], counter: TokenCounter) 
     sound = old.sound
     if common < sound:  # behind what a user said no call is open
         sound = next((place for place in range(common, 0, -1) if role_of(messages[place - 1]) == "user"), 0)
-    return History(
+    return MessageHistory(
         messages=messages,
         keys=keys,
         digests=digests,
@@ -127,7 +127,7 @@ def _repeats(message: BaseMessage, calls: set[Any]) -> bool:
     return repeats
 
 
-def _common(old: History, messages: list[BaseMessage]) -> int:
+def _common(old: MessageHistory, messages: list[BaseMessage]) -> int:
     """Return how many messages at the beginning are as they were: in content, and in all else that a model is told."""
     most = min(len(old.messages), len(messages))
     fields = [[message.__dict__ for message in some[:most]] for some in (old.messages, messages)]
@@ -159,7 +159,7 @@ def _bytes(message: BaseMessage) -> bytes:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Context:
+class CompactedContext:
     """What a model is shown of a history. Its lists are not changed; a history's own may be among them.
 
     Attributes:
@@ -211,8 +211,8 @@ class Context:
 
 
 def resolved(
-    record: CompactionRecord | None, history: History, counter: TokenCounter, at: ThreadKey | None = None
-) -> Context:
+    record: CompactionRecord | None, history: MessageHistory, counter: TokenCounter, at: ThreadKey | None = None
+) -> CompactedContext:
     """Return the context that a record gives with a history; the history itself for None."""
 
     def span_of(item: KeySpan) -> Iterable[tuple[str, BaseMessage]]:
@@ -222,7 +222,7 @@ def resolved(
     messages, keys, copies = expanded(record, span_of, history.places.__contains__)
     reached = record.reached if record else 0
     grown = history.tokens[-1] - history.tokens[reached]
-    return Context(
+    return CompactedContext(
         messages=[*messages, *history.messages[reached:]],
         keys=[*keys, *history.keys[reached:]],
         copies=copies,
@@ -272,7 +272,7 @@ def count_open(messages: Sequence[BaseMessage]) -> int:
     return 0
 
 
-def record_of(before: Context, outcome: PipelineOutcome, *, tried: bool, saved: int = 0) -> CompactionRecord:
+def record_of(before: CompactedContext, outcome: PipelineOutcome, *, tried: bool, saved: int = 0) -> CompactionRecord:
     """What is to be kept of a compaction.
 
     Args:

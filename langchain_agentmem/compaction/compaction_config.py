@@ -30,7 +30,7 @@ ORDER = ("tool_truncation", "summarization", "backward_packing")
 Mode: TypeAlias = Literal["compaction", "sliding_window"]
 Trigger: TypeAlias = Literal["add", "get_messages"]
 Change: TypeAlias = Literal["add", "remove_by_id", "delete_memory", "update", "replace_memory"]
-Processor: TypeAlias = Callable[[list[BaseMessage], "Situation"], Sequence[BaseMessage]]
+Processor: TypeAlias = Callable[[list[BaseMessage], "ProcessorContext"], Sequence[BaseMessage]]
 """A function from the messages of a context, and what there is to know of it, to fewer or smaller ones."""
 if TYPE_CHECKING:
     _TokenCounter: TypeAlias = TokenCounter | CounterLike | None
@@ -88,7 +88,7 @@ class ActiveContextPolicyConfig(Options):
         mode: "compaction", which summarizes and keeps what it did, or "sliding_window", which shows the newest
             messages. Default "compaction".
         processor_order: The processors in the order in which they run, until the context is small enough: names, see
-            `PROCESSORS`, or functions that take messages and a `Situation` and give messages. Default:
+            `PROCESSORS`, or functions that take messages and a `ProcessorContext` and give messages. Default:
             "tool_truncation", "summarization", "backward_packing".
         excluded_processors: Names that are left out of the order. Default: none.
         min_reduction_ratio: By which share of the threshold a compaction makes room: more than 0, less than 1. Default
@@ -184,7 +184,7 @@ LEAST_INPUT = 8_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Situation:
+class ProcessorContext:
     """What a processor may go by.
 
     Attributes:

@@ -34,16 +34,21 @@ from langchain_agentmem.compaction.compacted_context import (
     COMPACT,
     NOTHING,
     RECOVER,
+    CompactedContext,
     CompactionReport,
-    Context,
-    History,
+    MessageHistory,
     count_open,
     followed,
     place_of,
     record_of,
     resolved,
 )
-from langchain_agentmem.compaction.compaction_config import LEAST_INPUT, ManagedMemoryConfig, Situation, window_of
+from langchain_agentmem.compaction.compaction_config import (
+    LEAST_INPUT,
+    ManagedMemoryConfig,
+    ProcessorContext,
+    window_of,
+)
 from langchain_agentmem.compaction.processors import PipelineOutcome, compacting, tool_truncation, why_larger
 from langchain_agentmem.conversations import compaction_records, message_log, prompt_notes
 from langchain_agentmem.conversations.compaction_records import STATE, CompactionRecord, headers, identity, storable
@@ -76,7 +81,7 @@ def payload_bytes(messages: Sequence[BaseMessage]) -> int:
         return sum(len(repr(message.content)) for message in messages)
 
 
-def thorough(situation: Situation, provider: str) -> Situation:
+def thorough(situation: ProcessorContext, provider: str) -> ProcessorContext:
     """What a compaction has to reach after a provider refused a context: all that may go goes.
 
     Args:
@@ -98,7 +103,7 @@ def thorough(situation: Situation, provider: str) -> Situation:
     )
 
 
-def with_tool_output_cut(outcome: PipelineOutcome, situation: Situation) -> PipelineOutcome:
+def with_tool_output_cut(outcome: PipelineOutcome, situation: ProcessorContext) -> PipelineOutcome:
     """What a compaction came to, with all tool output cut, wherever it stands.
 
     Args:
@@ -206,7 +211,7 @@ class Compactor:
         self._records: OrderedDict[tuple[ThreadKey | None, int], CompactionRecord] = OrderedDict()
         self._settled: OrderedDict[tuple[ThreadKey | None, int], int] = OrderedDict()
         self._numbers = count(1)
-        self._followed: OrderedDict[ThreadKey | None, tuple[_Identity, History]] = OrderedDict()
+        self._followed: OrderedDict[ThreadKey | None, tuple[_Identity, MessageHistory]] = OrderedDict()
         database.remembering.add(self)
 
     @property
@@ -285,9 +290,9 @@ class Compactor:
 
     def _found(
         self, messages: Sequence[BaseMessage], at: ThreadKey | None
-    ) -> tuple[History, Context, Callable[[CompactionRecord | None], Context]]:
+    ) -> tuple[MessageHistory, CompactedContext, Callable[[CompactionRecord | None], CompactedContext]]:
         """Record what is new in a history. Return it, its context, and what gives the context of a compaction."""
-        conversation, before = self._followed.get(at, (None, History()))
+        conversation, before = self._followed.get(at, (None, MessageHistory()))
         history = followed(before, messages, self.counter)
         conversation, known = self._noted(history, at, before, conversation)
         remember(self._followed, at, (conversation, history))
@@ -297,7 +302,7 @@ class Compactor:
         records = (self.loaded(at, each.id) for each in same)
         return history, resolve(next((record for record in records if record is not None), None)), resolve
 
-    def _put_beside(self, context: Context, at: ThreadKey | None, overhead: int) -> int:
+    def _put_beside(self, context: CompactedContext, at: ThreadKey | None, overhead: int) -> int:
         """What the memory and the experiences take that stand in the prompts of a thread; 0 far from the limit."""
         if at is None or context.tokens + overhead < self.limit / 2:
             return 0
@@ -312,7 +317,7 @@ class Compactor:
     # -- recording ---------------------------------------------------------------------------------------------
 
     def _noted(
-        self, history: History, at: ThreadKey | None, before: History, recorded_in: _Identity
+        self, history: MessageHistory, at: ThreadKey | None, before: MessageHistory, recorded_in: _Identity
     ) -> tuple[_Identity, Sequence[CompactionRecord]]:
         """Record what is new in a history. Return its conversation, and the compactions there are, the newest first."""
         if at is None:
@@ -320,13 +325,13 @@ class Compactor:
             return None, [record for (where, _), record in reversed(there) if where is None]
         conversation, known = self.database.read(None, lambda tx: (identity(tx, at), headers(tx, at, STATE)))
         if conversation is None or recorded_in not in (conversation, None):
-            before = History()  # what was recorded was deleted since
+            before = MessageHistory()  # what was recorded was deleted since
         new = [place for place in _unrecorded(before, history) if not is_filler(history.messages[place])]
         for start in range(0, len(new), BATCH):
             self._record(history, at, new[start : start + BATCH])
         return conversation, known
 
-    def _record(self, history: History, at: ThreadKey, places: Sequence[int]) -> None:
+    def _record(self, history: MessageHistory, at: ThreadKey, places: Sequence[int]) -> None:
         """Record the messages in these places."""
         now = self.database.now()
         messages = [(history.keys[place], history.messages[place]) for place in places]
@@ -343,7 +348,9 @@ class Compactor:
 
     # -- finding the context -----------------------------------------------------------------------------------
 
-    def base(self, context: Context, resolve: Callable[[CompactionRecord | None], Context], model: Any) -> Context:
+    def base(
+        self, context: CompactedContext, resolve: Callable[[CompactionRecord | None], CompactedContext], model: Any
+    ) -> CompactedContext:
         """Return the context to compact: before a summary made without a model, if there is a model now.
 
         Args:
@@ -374,7 +381,7 @@ class Compactor:
         """What so many counted tokens are, by what providers have reported."""
         return math.ceil(tokens * self.counter.factor())
 
-    def is_due(self, context: Context, tokens: int, model: Any, at: ThreadKey | None) -> bool:
+    def is_due(self, context: CompactedContext, tokens: int, model: Any, at: ThreadKey | None) -> bool:
         """Whether to compact: the context is too large, and enough was said since the last time to gain by it.
 
         Args:
@@ -395,7 +402,7 @@ class Compactor:
         settled = self._settled.get((at, record.id)) == context.grown  # nothing was said since this was compacted
         return not settled and self._is_worth_it(context)
 
-    def _is_worth_it(self, context: Context) -> bool:
+    def _is_worth_it(self, context: CompactedContext) -> bool:
         """Whether as much can go as a compaction is to make room for; else the next turn would compact again."""
         room = (self.limit - self.target) / self.counter.factor()
         if context.grown_tokens >= room:
@@ -405,7 +412,7 @@ class Compactor:
         shape = shape_of(messages, grace=config.grace_recent_messages, keep_first=keep_first)
         return sum(self._cost(messages[each.start : each.stop]) for each in droppable(messages, shape)) >= room
 
-    def _learn(self, history: History, context: Context, overhead: int) -> None:
+    def _learn(self, history: MessageHistory, context: CompactedContext, overhead: int) -> None:
         """Learn from what the provider reported with the last reply how many tokens a context really has."""
         first = len(history.messages) - context.grown
         for place in range(len(history.messages) - 1, first, -1):
@@ -430,7 +437,7 @@ class Compactor:
 
     def situation(
         self, *, overhead: int = 0, model: Any = None, originals: Mapping[str, BaseMessage] = MappingProxyType({})
-    ) -> Situation:
+    ) -> ProcessorContext:
         """What a compaction has to reach.
 
         Args:
@@ -442,7 +449,7 @@ class Compactor:
         config = self.config.active_context
         window = window_of(model)
         share = int(window * _SHARE_OF_WINDOW) if window else max(self.limit, LEAST_INPUT)
-        return Situation(
+        return ProcessorContext(
             target_tokens=int(self.target / self.counter.factor()),
             counter=self.counter,
             config=config,
@@ -453,7 +460,13 @@ class Compactor:
         )
 
     def compact(
-        self, base: Context, situation: Situation, report: CompactionReport, *, tokens: int = 0, attempt: int = 0
+        self,
+        base: CompactedContext,
+        situation: ProcessorContext,
+        report: CompactionReport,
+        *,
+        tokens: int = 0,
+        attempt: int = 0,
     ) -> CompactionRecord | None:
         """Compact a context, and keep the result.
 
@@ -500,7 +513,7 @@ class Compactor:
             remember(self._settled, (base.at, record.id), later)
         return record
 
-    def _kept(self, before: Context, outcome: PipelineOutcome, *, tried: bool) -> CompactionRecord:
+    def _kept(self, before: CompactedContext, outcome: PipelineOutcome, *, tried: bool) -> CompactionRecord:
         """Keep the result of a compaction.
 
         Args:
@@ -519,7 +532,13 @@ class Compactor:
         return record
 
     def _view(
-        self, context: Context, history: History, overhead: int, report: CompactionReport, *, compacted: bool = False
+        self,
+        context: CompactedContext,
+        history: MessageHistory,
+        overhead: int,
+        report: CompactionReport,
+        *,
+        compacted: bool = False,
     ) -> ContextView:
         needs_repair = history.repeats or not _is_sound(context, history)
         messages = repaired(context.messages) if needs_repair else list(context.messages)
@@ -528,7 +547,7 @@ class Compactor:
     def shown(
         self,
         messages: list[BaseMessage],
-        context: Context,
+        context: CompactedContext,
         report: CompactionReport,
         *,
         overhead: int = 0,
@@ -550,7 +569,7 @@ class Compactor:
         return ContextView(messages, tokens, compacted)
 
 
-def _is_sound(context: Context, history: History) -> bool:
+def _is_sound(context: CompactedContext, history: MessageHistory) -> bool:
     """Whether what was said since a context was compacted needs no repair behind it."""
     start, reached = len(context.messages) - context.grown, len(history.messages) - context.grown
     goes_on = not reached or role_of(context.messages[start - 1]) == role_of(history.messages[reached - 1])
@@ -559,7 +578,7 @@ def _is_sound(context: Context, history: History) -> bool:
     return sound_until(context.messages, start) == len(context.messages)
 
 
-def _unrecorded(before: History, history: History) -> list[int]:
+def _unrecorded(before: MessageHistory, history: MessageHistory) -> list[int]:
     """Return the places of messages that are not recorded yet, or say something else than what was recorded."""
     digests = before.digests
     if history.digests[: len(digests)] == digests:

@@ -34,8 +34,8 @@ from langchain_agentmem.compaction.compacted_context import (
     COMPACT,
     NOTHING,
     RECOVER,
+    CompactedContext,
     CompactionReport,
-    Context,
     expanded,
     place_of,
 )
@@ -61,7 +61,7 @@ from langchain_agentmem.storage import Operation, Transaction, query
 from langchain_agentmem.storage.database import MemoryLike
 
 
-def reading(tx: Transaction, at: ThreadKey, known: Context | None, counter: TokenCounter) -> Context:
+def reading(tx: Transaction, at: ThreadKey, known: CompactedContext | None, counter: TokenCounter) -> CompactedContext:
     """Read the context of a conversation: that of the newest compaction in use.
 
     Args:
@@ -72,7 +72,7 @@ def reading(tx: Transaction, at: ThreadKey, known: Context | None, counter: Toke
     """
     rows = query.branch_counts(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
     if not rows:
-        return Context(at=at)
+        return CompactedContext(at=at)
     now = rows[0]
     if known is not None and known.branch == _identity(now) and (known.record and known.record.id) == now["compaction"]:
         since = query.entries_since(tx, branch=now["id"], slot=known.slot)
@@ -92,13 +92,15 @@ def reading(tx: Transaction, at: ThreadKey, known: Context | None, counter: Toke
     return read_from(tx, at, record, counter)
 
 
-def read_from(tx: Transaction, at: ThreadKey, record: CompactionRecord | None, counter: TokenCounter) -> Context:
+def read_from(
+    tx: Transaction, at: ThreadKey, record: CompactionRecord | None, counter: TokenCounter
+) -> CompactedContext:
     """Read the context that a compaction of a conversation gives; the whole conversation where there is none."""
     rows = query.branch_counts(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
     if not rows:
-        return Context(at=at)
+        return CompactedContext(at=at)
     now = rows[0]
-    empty = Context(at=at, branch=_identity(now))
+    empty = CompactedContext(at=at, branch=_identity(now))
 
     def span_of(span: KeySpan) -> list[tuple[str, BaseMessage]]:
         ends = (query.slot_of_key(tx, branch=now["id"], key=key) for key in span)
@@ -115,7 +117,7 @@ def read_from(tx: Transaction, at: ThreadKey, record: CompactionRecord | None, c
     return _extended(made, now, new, counter)
 
 
-def _extended(known: Context, now: Any, rows: Sequence[Any], counter: TokenCounter) -> Context:
+def _extended(known: CompactedContext, now: Any, rows: Sequence[Any], counter: TokenCounter) -> CompactedContext:
     """Return a context with the messages of these rows behind it."""
     known = replace(known, places=known.places.copy(), slots=known.slots.copy())
     new = _placed(known, rows, gap=1 if known.grown else 2)
@@ -133,7 +135,7 @@ def _extended(known: Context, now: Any, rows: Sequence[Any], counter: TokenCount
     )
 
 
-def _placed(context: Context, rows: Sequence[Any], *, gap: int) -> list[tuple[str, BaseMessage]]:
+def _placed(context: CompactedContext, rows: Sequence[Any], *, gap: int) -> list[tuple[str, BaseMessage]]:
     """Note the places of messages in a context, and return them; those on both sides of a gap are no neighbours.
 
     Images are named, for the counter; they are read when a message is shown.
@@ -237,7 +239,7 @@ class ManagedConversationMemory(ConversationMemory):
         super().__init__(memory, conversation_id, namespace=namespace, description=description, retention=retention)
         self._compactor = Compactor(self._database, config, model)
         self.config = self._compactor.config
-        self._context: Context | None = None
+        self._context: CompactedContext | None = None
         self._database.remembering.add(self)
         self._stats = {"hits": 0, "extensions": 0, "misses": 0, "invalidations": 0, "compactions": 0}
 
@@ -290,7 +292,7 @@ class ManagedConversationMemory(ConversationMemory):
             "context_tokens": its size when it was last looked at; "raw_messages": how many there are in the log;
             "valid": whether it was read at all.
         """
-        context = self._context or Context()
+        context = self._context or CompactedContext()
         return {
             **self._stats,
             "valid": self._context is not None,
@@ -354,7 +356,7 @@ class ManagedConversationMemory(ConversationMemory):
 
     # -- how it is done ----------------------------------------------------------------------------------------
 
-    def _compact_after(self, event: str, report: CompactionReport, model: Any = None) -> tuple[Context, bool]:
+    def _compact_after(self, event: str, report: CompactionReport, model: Any = None) -> tuple[CompactedContext, bool]:
         """Compact if an event calls for it, which is a step only then. Return the context, and whether it did."""
         model = self._compactor.model if model is None else model
         context = self._followed()
@@ -368,7 +370,9 @@ class ManagedConversationMemory(ConversationMemory):
                     context = self._compacted(context, tokens, model, report, due=due)
         return context, triggered
 
-    def _compacted(self, context: Context, tokens: int, model: Any, report: CompactionReport, *, due: bool) -> Context:
+    def _compacted(
+        self, context: CompactedContext, tokens: int, model: Any, report: CompactionReport, *, due: bool
+    ) -> CompactedContext:
         """The context, compacted."""
         context = _seen(context)
         base = self._compactor.base(context, self._resolved, model)
@@ -382,12 +386,12 @@ class ManagedConversationMemory(ConversationMemory):
         self._compactor.compact(base, situation, report, tokens=tokens)
         return self._followed(anew=True)
 
-    def _originals(self, context: Context) -> dict[str, BaseMessage]:
+    def _originals(self, context: CompactedContext) -> dict[str, BaseMessage]:
         """The messages of which the context has copies, as they were said."""
         found = self._database.read(None, lambda tx: said(tx, self._at, [*context.copies]))
         return {each.message.message_id: to_langchain(each.message) for each in found}
 
-    def _is_triggered(self, event: str, context: Context, tokens: int, *, due: bool) -> bool:
+    def _is_triggered(self, event: str, context: CompactedContext, tokens: int, *, due: bool) -> bool:
         if event != ASKED and event not in self.config.trigger_events:
             return False
         if self._trigger is None:
@@ -402,7 +406,7 @@ class ManagedConversationMemory(ConversationMemory):
         )
         return bool(self._trigger(state))
 
-    def _followed(self, *, anew: bool = False) -> Context:
+    def _followed(self, *, anew: bool = False) -> CompactedContext:
         """The context as it is now; what is known of it already is not read again."""
         known = self._context
         read = partial(reading, at=self._at, known=None if anew else known, counter=self._compactor.counter)
@@ -413,7 +417,7 @@ class ManagedConversationMemory(ConversationMemory):
         self._context = context
         return context
 
-    def _resolved(self, record: CompactionRecord | None) -> Context:
+    def _resolved(self, record: CompactionRecord | None) -> CompactedContext:
         read = partial(read_from, at=self._at, record=record, counter=self._compactor.counter)
         return _seen(self._database.read(None, read))
 
@@ -453,7 +457,7 @@ class ManagedConversationMemory(ConversationMemory):
         return CompactionReport(self._database, self.conversation_id, bus=self._event_context)
 
 
-def _seen(context: Context) -> Context:
+def _seen(context: CompactedContext) -> CompactedContext:
     """A context with its image files read: a compaction weighs and keeps what a model is sent."""
     if not any(has_images(each) for each in context.messages):
         return context

@@ -32,7 +32,7 @@ from langchain_agentmem.compaction.compaction_config import (
     ActiveContextPolicyConfig,
     BackwardPackingConfig,
     Processor,
-    Situation,
+    ProcessorContext,
     ToolTruncationConfig,
 )
 from langchain_agentmem.errors import InvalidInput, leaves_the_node, safe_repr
@@ -223,7 +223,7 @@ def summarization(
         InvalidInput: The model cannot be asked.
     """
     given = config or SummarizationConfig()
-    situation = Situation(
+    situation = ProcessorContext(
         target_tokens=max_tokens,
         counter=counter or TokenCounter(),
         config=ActiveContextPolicyConfig(summarization=given),
@@ -237,7 +237,7 @@ asummarization = awaited(summarization)
 
 
 def shortening(
-    messages: list[BaseMessage], situation: Situation, database: Database | None = None
+    messages: list[BaseMessage], situation: ProcessorContext, database: Database | None = None
 ) -> tuple[list[BaseMessage], Summarized | None]:
     """Summarize as much as the target needs, and no more.
 
@@ -289,7 +289,7 @@ def shortening(
     return [*ahead, summary_message(summary, id=key), *behind], replace(made, summary=summary)
 
 
-def _going(messages: list[BaseMessage], shape: Shape, situation: Situation) -> list[Bundle]:
+def _going(messages: list[BaseMessage], shape: Shape, situation: ProcessorContext) -> list[Bundle]:
     """The fewest of the oldest messages without which the context is within its target, or all that may go."""
     loose = droppable(messages, shape)
     if situation.thorough:
@@ -304,7 +304,7 @@ def _going(messages: list[BaseMessage], shape: Shape, situation: Situation) -> l
     return loose
 
 
-def _to_the_round(messages: list[BaseMessage], loose: list[Bundle], place: int, situation: Situation) -> int:
+def _to_the_round(messages: list[BaseMessage], loose: list[Bundle], place: int, situation: ProcessorContext) -> int:
     """A little further, to where a round begins, so that no answer is left without its question."""
     spare = situation.target_tokens // _SPARE
     for later in range(place, len(loose)):
@@ -316,7 +316,7 @@ def _to_the_round(messages: list[BaseMessage], loose: list[Bundle], place: int, 
     return place
 
 
-def _with_affordable_images(summary: Summary, situation: Situation, tokens: int, key: str) -> Summary:
+def _with_affordable_images(summary: Summary, situation: ProcessorContext, tokens: int, key: str) -> Summary:
     """The summary with the newest of its images that so many tokens, and the bytes of the situation, allow."""
     images, most = summary.kept_images, situation.image_bytes
     while images:
@@ -351,7 +351,7 @@ class PipelineOutcome:
 
 
 def compacting(
-    messages: Sequence[BaseMessage], situation: Situation, database: Database | None = None
+    messages: Sequence[BaseMessage], situation: ProcessorContext, database: Database | None = None
 ) -> PipelineOutcome:
     """Make a context as small as its target, if that can be.
 
@@ -403,7 +403,9 @@ def compacting(
     )
 
 
-def _processed(processor: str | Processor, messages: list[BaseMessage], situation: Situation) -> list[BaseMessage]:
+def _processed(
+    processor: str | Processor, messages: list[BaseMessage], situation: ProcessorContext
+) -> list[BaseMessage]:
     config, counter = situation.config, situation.counter
     keep_first = config.summarization.include_original_instruction
     room = situation.target_tokens - situation.overhead_tokens
@@ -443,7 +445,7 @@ def checked_messages(given: Any, by: str) -> Sequence[BaseMessage]:
     return given
 
 
-def why_larger(messages: Sequence[BaseMessage], situation: Situation) -> str:
+def why_larger(messages: Sequence[BaseMessage], situation: ProcessorContext) -> str:
     """Why a context is larger than its target, in two sentences, so that somebody can do something about it."""
     shape = shape_of(messages, grace=situation.config.summarization.grace_recent_messages)
     parts = {

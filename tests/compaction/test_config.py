@@ -6,7 +6,7 @@ from langchain_agentmem.compaction import (
     ActiveContextPolicyConfig,
     BackwardPackingConfig,
     ManagedMemoryConfig,
-    Situation,
+    ProcessorContext,
     SlidingWindowConfig,
     SummarizationConfig,
     ToolTruncationConfig,
@@ -85,7 +85,7 @@ def test_what_is_excluded_or_turned_off_does_not_run_and_a_window_slides_alone_o
 
 def test_a_summary_may_take_a_quarter_of_the_target():
     for target, most in ((100_000, 6_000), (8_000, 2_000), (1_003, 250), (200, 100)):
-        assert Situation(target_tokens=target, counter=TokenCounter("estimate")).summary_tokens == most
+        assert ProcessorContext(target_tokens=target, counter=TokenCounter("estimate")).summary_tokens == most
 
 
 def test_each_refusal_says_what_is_wrong():

@@ -4,7 +4,7 @@ from dataclasses import fields
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_agentmem.compaction.compacted_context import History, _common, followed
+from langchain_agentmem.compaction.compacted_context import MessageHistory, _common, followed
 
 from .summarizers import COUNTER
 
@@ -25,7 +25,7 @@ def turns(count):
 
 def known_of(messages, old=None):
     """What is found out about messages, and how many of them were known."""
-    old = old or History()
+    old = old or MessageHistory()
     common = _common(old, [*messages])
     return followed(old, messages, COUNTER), common
 

@@ -9,7 +9,7 @@ import random
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_agentmem.compaction.compaction_config import Situation
+from langchain_agentmem.compaction.compaction_config import ProcessorContext
 from langchain_agentmem.compaction.processors import compacting
 from langchain_agentmem.messages.history_repair import repaired, role_of
 from langchain_agentmem.messages.message_marks import sections, summary_in
@@ -115,7 +115,7 @@ def calls_in_blocks_only(message):
 
 def random_situation(dice, given, model):
     tokens = int(costs(given) * dice.uniform(0.03, 1.1)) + 1
-    return Situation(
+    return ProcessorContext(
         target_tokens=tokens,
         counter=COUNTER,
         config=random_policy(dice),
