@@ -421,13 +421,13 @@ class ManagedConversationMemory(ConversationMemory):
         read = partial(read_from, at=self._at, record=record, counter=self._compactor.counter)
         return _seen(self._database.read(None, read))
 
-    def _add(self, said: Sequence[message_log.LogEntry]) -> Operation[message_log.Appended]:
+    def _add(self, said: Sequence[message_log.LogEntry]) -> Operation[message_log.AppendResult]:
         """What a compaction made of messages is not said again by somebody who was shown it and hands it back."""
         made = {entry.key: message for entry in said if (message := _made_in(entry)) is not None}
         if not made:
             return super()._add(said)
 
-        def operation(tx: Transaction) -> message_log.Appended:
+        def operation(tx: Transaction) -> message_log.AppendResult:
             fresh = [
                 entry
                 for entry in said

@@ -31,7 +31,7 @@ from langchain_agentmem.conversations.session_memory import (
     KEPT,
     CompactedMessage,
     CompactorConfig,
-    SeenRounds,
+    RoleHistory,
     SessionMemory,
     lane_of,
     seen_by,
@@ -153,7 +153,7 @@ class ContextCompactor:
 
     # -- what is done ------------------------------------------------------------------------------------------
 
-    def _summarize_rounds(self, going: list[Round], seen: SeenRounds, lease: Lease, report: CompactionReport) -> None:
+    def _summarize_rounds(self, going: list[Round], seen: RoleHistory, lease: Lease, report: CompactionReport) -> None:
         reached = seen.record.reached if seen.record else 0
         messages = told(going, reached + 1)
         window = window_of(self._model)
@@ -181,7 +181,7 @@ class ContextCompactor:
         report.completed(outcome, None, tokens=tokens, messages=1)
 
     def _keep(
-        self, tx: Transaction, lease: Lease, seen: SeenRounds, going: list[Round], record: CompactionRecord, now: int
+        self, tx: Transaction, lease: Lease, seen: RoleHistory, going: list[Round], record: CompactionRecord, now: int
     ) -> None:
         """Keep the summary of rounds, if they are still what was summarized and nobody else was quicker."""
         found = message_log.locked(tx, self._at)

@@ -475,7 +475,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
         keys = self._database.write(f"{self._part}.load", load, self._given_to({"path": str(path)}))
         self._description = self._own_description = None  # the file's counts now
-        self._announce_added(message_log.Appended(list(dict.fromkeys(keys)), []))
+        self._announce_added(message_log.AppendResult(list(dict.fromkeys(keys)), []))
         return saved.additional_state
 
     aload_from_file = awaited(load_from_file, writes=True)
@@ -498,7 +498,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             self._description = None
         return super()._run(verb, do, write=write, **inputs)
 
-    def _add(self, said: Sequence[LogEntry]) -> Operation[message_log.Appended]:
+    def _add(self, said: Sequence[LogEntry]) -> Operation[message_log.AppendResult]:
         """The operation that adds messages."""
         return self._append(said)
 

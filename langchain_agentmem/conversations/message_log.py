@@ -91,7 +91,7 @@ class LogEntry(NamedTuple):
         return body_text(self.body, with_calls=True) if b'"type"' in self.body else self.text
 
 
-class Appended(NamedTuple):
+class AppendResult(NamedTuple):
     """What an append did.
 
     Attributes:
@@ -115,7 +115,7 @@ def append(
     retention: Retention | None = None,
     newer: bool = False,
     made: Collection[str] = (),
-) -> Appended:
+) -> AppendResult:
     """Add entries at the end of a conversation, all of them or none.
 
     An entry that repeats a version of what its key holds changes nothing: what was edited since stays edited.
@@ -161,7 +161,7 @@ def append(
         query.follow(tx, branch=spot[0], keys=json.dumps(following))
     for entry in changed:
         update(tx, at, entry.key, lambda _, new=entry: new, now=now)
-    return Appended([entry.key for entry in (*new, *changed)], dropped)
+    return AppendResult([entry.key for entry in (*new, *changed)], dropped)
 
 
 def describe(tx: Transaction, at: ThreadKey, entry: LogEntry, *, now: int) -> None:

@@ -123,14 +123,14 @@ class LogMemory(EventSource):
     def _now(self) -> dict[str, int]:
         return {"now": self._database.now()}
 
-    def _append(self, entries: Sequence[message_log.LogEntry]) -> Operation[message_log.Appended]:
+    def _append(self, entries: Sequence[message_log.LogEntry]) -> Operation[message_log.AppendResult]:
         now, retention = self._now(), self._retention
         return lambda tx: self._log.append(tx, self._at, entries, retention=retention, **now)
 
     def _announce(self, kind: Callable[..., MemoryEvent], **fields: Any) -> None:
         self._tell(kind, namespace=self.namespace, conversation_id=self._at.name, **fields)
 
-    def _announce_added(self, added: message_log.Appended) -> None:
+    def _announce_added(self, added: message_log.AppendResult) -> None:
         for kind, keys in ((MessagesStored, added.keys), (MessagesRemoved, added.dropped)):
             if keys:
                 self._announce(kind, message_ids=tuple(keys))

@@ -52,7 +52,7 @@ T = TypeVar("T")
 _failures = FirstFailures(logging.getLogger(__name__))
 
 
-class NotedItem(NamedTuple):
+class PromptNoteItem(NamedTuple):
     """Something that a prompt showed.
 
     Attributes:
@@ -94,7 +94,7 @@ class PromptNote:
     message_id: str
     part: str
     reader: str = ""
-    items: tuple[NotedItem, ...] = ()
+    items: tuple[PromptNoteItem, ...] = ()
     tokens: int = 0
     stands: bool = True
     values: Mapping[str, str] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class PromptNote:
     created_at: datetime | None = None
 
 
-class NoteBook:
+class PromptNotes:
     """The notes of one reader on the prompt that is being made.
 
     Attributes:
@@ -158,9 +158,11 @@ class NoteBook:
             room -= sum(note.tokens for part, note in parts.items() if part != CHANGES)
             for note in [note for part, note in parts.items() if room < 0 or part == CHANGES]:
                 self._put(replace(note, stands=False))
-        self.note(START, [NotedItem("core", key) for key in values], tokens, values)
+        self.note(START, [PromptNoteItem("core", key) for key in values], tokens, values)
 
-    def note(self, part: str, items: Sequence[NotedItem], tokens: int, values: Mapping[str, str] | None = None) -> None:
+    def note(
+        self, part: str, items: Sequence[PromptNoteItem], tokens: int, values: Mapping[str, str] | None = None
+    ) -> None:
         """Note what stands before the question.
 
         Args:
@@ -200,7 +202,7 @@ class NoteBook:
 
 def opening(
     database: Database, config: Mapping[str, Any], messages: Sequence[BaseMessage], reader: str = ""
-) -> NoteBook:
+) -> PromptNotes:
     """The notes on a prompt. In no thread there are none, and nothing is noted.
 
     Args:
@@ -212,9 +214,9 @@ def opening(
     at = thread_of(database.scopes, config)
     keys = [message.id for message in messages if message.id and is_said_by_user(message)]
     if at is None or not keys:
-        return NoteBook(None, reader, messages)
+        return PromptNotes(None, reader, messages)
     notes = _attempt("prompt.notes", lambda: database.engine.read(lambda tx: shown(tx, at, keys, reader)))
-    return NoteBook(None if notes is None else at, reader, messages, notes or ())
+    return PromptNotes(None if notes is None else at, reader, messages, notes or ())
 
 
 def counting(database: Database, at: ThreadKey, keys: Sequence[str]) -> int:
@@ -296,7 +298,7 @@ def _body(note: PromptNote) -> bytes:
 
 def _note(row: Any) -> PromptNote:
     body = read_plain(bytes(row["body"]))
-    items = [NotedItem(*each) for each in body.pop("items")]
+    items = [PromptNoteItem(*each) for each in body.pop("items")]
     return PromptNote(
         message_id=row["key"],
         part=row["part"],

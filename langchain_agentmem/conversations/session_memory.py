@@ -48,7 +48,7 @@ from langchain_agentmem.conversations import log_entries, message_log
 from langchain_agentmem.conversations.compaction_records import CompactionRecord, headers, load
 from langchain_agentmem.conversations.conversation_part import TEXTS
 from langchain_agentmem.conversations.log_entries import assembled, post_entry, role_rounds, round_entry
-from langchain_agentmem.conversations.message_log import Appended, LogEntry, says_the_same
+from langchain_agentmem.conversations.message_log import AppendResult, LogEntry, says_the_same
 from langchain_agentmem.conversations.persistence import LogMemory, checked_retention
 from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 from langchain_agentmem.language_models.model_calls import compaction_key
@@ -94,7 +94,7 @@ class ThreadLog:
         *,
         now: int,
         retention: Retention | None = None,
-    ) -> Appended:
+    ) -> AppendResult:
         """Add entries at the end, all of them or none.
 
         Raises:
@@ -113,7 +113,7 @@ class ThreadLog:
             elif not says_the_same(old, entry):
                 raise message_log.taken(entry.key)
         self._write(tx, place, list(map(_draft, fresh)), now)
-        return Appended([entry.key for entry in fresh], [])
+        return AppendResult([entry.key for entry in fresh], [])
 
     def update(
         self, tx: Transaction, at: ThreadKey, key: str, change: Callable[[LogEntry], LogEntry], *, now: int
@@ -280,7 +280,7 @@ class CompactedMessage(PortableModel):
         return f"[Conversation History Summary (Rounds {self.start_index}-{self.end_index})]\n{self.summary}"
 
 
-class SeenRounds(NamedTuple):
+class RoleHistory(NamedTuple):
     """What a role has of a session, as of one moment.
 
     Attributes:
@@ -339,7 +339,7 @@ class SeenRounds(NamedTuple):
         return self.rest[: -config.retain_recent]
 
 
-def seen_by(tx: Transaction, at: ThreadKey, role: str, *, include_failures: bool = False) -> SeenRounds:
+def seen_by(tx: Transaction, at: ThreadKey, role: str, *, include_failures: bool = False) -> RoleHistory:
     """What a role has of a session.
 
     Args:
@@ -362,7 +362,7 @@ def seen_by(tx: Transaction, at: ThreadKey, role: str, *, include_failures: bool
     gone = set(record.dropped) if record else set()
     reach = record.slot or 0 if record else 0
     rest = [each for each in rounds if each.id not in gone or slots[each.id] > reach]
-    return SeenRounds(rest, record, slots)
+    return RoleHistory(rest, record, slots)
 
 
 def lane_of(role: str) -> str:
@@ -500,7 +500,7 @@ class SessionMemory(LogMemory):
         given = check_instance(Post, post, "post") or Post.create(message, **new)
         append = self._append([post_entry(given, round_id, self._database.now())])
 
-        def add(tx: Transaction) -> Appended:
+        def add(tx: Transaction) -> AppendResult:
             self._require_round(tx, round_id)
             return append(tx)
 

@@ -83,7 +83,7 @@ from langchain_agentmem.base.files import path_of_file, whole_file
 from langchain_agentmem.base.namespaces import config_given
 from langchain_agentmem.conversations import prompt_notes
 from langchain_agentmem.conversations.log_entries import role_rounds, shared_entries
-from langchain_agentmem.conversations.prompt_notes import NotedItem
+from langchain_agentmem.conversations.prompt_notes import PromptNoteItem
 from langchain_agentmem.conversations.session_memory import SessionMemory
 from langchain_agentmem.errors import InvalidInput, leaves_the_node, safe_repr
 from langchain_agentmem.experiences.experience import PART, Experience, Folder, LibraryCheck, told, write_new
@@ -361,7 +361,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         standing = {key: parts[PART].items for key, parts in book.standing().items() if PART in parts}
         there = {item.id for items in standing.values() for item in items}
         new = [
-            NotedItem("experience", exp_id, round(selection.scores[exp_id], 4), reason=selection.reasons[exp_id])
+            PromptNoteItem("experience", exp_id, round(selection.scores[exp_id], 4), reason=selection.reasons[exp_id])
             for exp_id in selection.ids
             if exp_id not in there
         ]

@@ -28,7 +28,7 @@ from langchain_agentmem.base.argument_checks import check_value, check_whole, te
 from langchain_agentmem.base.namespaces import ThreadLike, id_of, path_of
 from langchain_agentmem.base.origins import Trust, trusted_given
 from langchain_agentmem.conversations import prompt_notes
-from langchain_agentmem.conversations.prompt_notes import CHANGES, NoteBook, NotedItem, PromptNote
+from langchain_agentmem.conversations.prompt_notes import CHANGES, PromptNote, PromptNoteItem, PromptNotes
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.facts import fact_reader
 from langchain_agentmem.facts.fact import Fact
@@ -220,7 +220,7 @@ class MemoryInjection(MemoryRunnable):
             and not scopes.shared(path_of(scopes.resolve(None, config)))
         )
 
-    def _compose(self, book: NoteBook, request: InjectionRequest) -> tuple[Brought, Composed]:
+    def _compose(self, book: PromptNotes, request: InjectionRequest) -> tuple[Brought, Composed]:
         """Return all that is shown, and what of it stands before the question, with core memory."""
         layers, material = self._always(request.layers)
         request = request._replace(layers=layers)
@@ -250,14 +250,14 @@ class MemoryInjection(MemoryRunnable):
             if text := "\n\n".join(filter(None, texts.values())):
                 recalled[key] = text
         sizes = {part: self._counter.count_text(text) for part, text in texts.items()}  # the last is the question's
-        book.note(CHANGES, [NotedItem(CORE, each) for each in values], sizes[CHANGES], values)
-        book.note(RECALL, [NotedItem(EVENT, each.id) for each in shown.events], sizes.get(RECALL, 0))
+        book.note(CHANGES, [PromptNoteItem(CORE, each) for each in values], sizes[CHANGES], values)
+        book.note(RECALL, [PromptNoteItem(EVENT, each.id) for each in shown.events], sizes.get(RECALL, 0))
         order = _IN_TIME if in_time else None
         book.note(ARCHIVAL, [_noted(each) for each in shown.records], sizes.get(ARCHIVAL, 0), order)
         book.keeping(self._database)
         return Brought(core, recalled), shown
 
-    def _begun(self, book: NoteBook, core: Sequence[CoreEntry]) -> tuple[list[CoreEntry], dict[str, str]]:
+    def _begun(self, book: PromptNotes, core: Sequence[CoreEntry]) -> tuple[list[CoreEntry], dict[str, str]]:
         """Core memory as the prompt begins with it, and as it is told by now, changes included.
 
         A prompt that begins anew begins with what core memory is now. So does one that shows what was deleted, or that
@@ -417,20 +417,20 @@ class MemoryInjection(MemoryRunnable):
         return [each for rank in range(many) for found in lists for each in found[rank : rank + 1]]
 
 
-def _items(noted: Mapping[str, PromptNote], part: str) -> tuple[NotedItem, ...]:
+def _items(noted: Mapping[str, PromptNote], part: str) -> tuple[PromptNoteItem, ...]:
     return noted[part].items if part in noted else ()
 
 
-def _noted(found: Record | FoundPassage) -> NotedItem:
+def _noted(found: Record | FoundPassage) -> PromptNoteItem:
     """What is noted of something that was found."""
     why, score = found.why, found.score
     signals = {} if why is None else {name: round(value, 4) for name, value in why.parts().items()}
     row = getattr(found, "row", None)
     reason = _REPLACED if isinstance(found, FoundPassage) and found.about.endswith(_REPLACED) else ""
-    return NotedItem(getattr(found, "kind", RECORD), found.id, score and round(score, 4), signals, reason, row)
+    return PromptNoteItem(getattr(found, "kind", RECORD), found.id, score and round(score, 4), signals, reason, row)
 
 
-def _passage(found: Event | Record | FoundPassage, noted: NotedItem, *, in_time: bool) -> Record | FoundPassage:
+def _passage(found: Event | Record | FoundPassage, noted: PromptNoteItem, *, in_time: bool) -> Record | FoundPassage:
     """Something as it was shown among what was found."""
     if isinstance(found, Event):
         return _event(found, dated=in_time)
