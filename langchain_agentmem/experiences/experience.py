@@ -12,10 +12,10 @@ leave. It stands before the question that it was chosen for.
     </experience>
     </experiences>
 
-Experiences are the `*.yaml` and `*.yml` files of a `Folder`, each with one experience or a list of them, and are read
-again when they change. A file that cannot be used is reported with its reason, and logged once when experiences are
-loaded; the others are loaded. Everything in a file is text, so that `exp_id: 1` is "1" and `exp_id: no` is "no". A new
-file is written whole or not at all, and never in the place of another.
+Experiences are the `*.yaml` and `*.yml` files of an `ExperienceFolder`, each with one experience or a list of them.
+They are read again when they change. A file that cannot be used is reported with its reason, and logged once when
+experiences are loaded; the others are loaded. Everything in a file is text, so that `exp_id: 1` is "1" and `exp_id:
+no` is "no". A new file is written whole or not at all, and never in the place of another.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ _UNREADABLE = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupErro
 """What PyYAML raises for what is no YAML, or for a tag that does not fit what it stands before."""
 
 
-class Problem(NamedTuple):
+class FileProblem(NamedTuple):
     """What is wrong with a file.
 
     Attributes:
@@ -178,7 +178,7 @@ class LibraryCheck(NamedTuple):
     """
 
     experiences: tuple[Experience, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[FileProblem, ...]
     files: Mapping[str, str]
 
     @property
@@ -191,7 +191,7 @@ FileContent: TypeAlias = tuple[Sequence[Experience], Sequence[tuple[str, bool]]]
 """The experiences of a file that can be used, and its problems: reasons, with whether the experience counts."""
 
 
-class Folder:
+class ExperienceFolder:
     """A folder with files of experiences. May be looked at from any thread.
 
     Args:
@@ -236,7 +236,7 @@ class Folder:
             inside = (self.directory / path).resolve()
             if path.is_absolute() or not inside.is_relative_to(self.directory.resolve()):
                 raise InvalidInput(f"The folder {safe_repr(str(path))} is not below {safe_repr(str(self.directory))}.")
-            return Folder(inside, subfolders=self._subfolders).look()
+            return ExperienceFolder(inside, subfolders=self._subfolders).look()
         locked: list[OSError] = []
         found: dict[Path, FileContent] = {}
         for folder, below, files in os.walk(self.directory, onerror=locked.append):
@@ -254,7 +254,7 @@ class Folder:
 
 
 @lru_cache(maxsize=1_000)
-def _warn(folder: str, problem: Problem) -> None:
+def _warn(folder: str, problem: FileProblem) -> None:
     """Log that a file cannot be used. The cache makes it once for each file and reason."""
     logger.warning("An experience file in %s cannot be used: %s", folder, problem)
 
@@ -262,14 +262,14 @@ def _warn(folder: str, problem: Problem) -> None:
 def _shelf(found: Sequence[tuple[str, FileContent]]) -> LibraryCheck:
     experiences: dict[str, Experience] = {}
     files: dict[str, str] = {}
-    problems: list[Problem] = []
+    problems: list[FileProblem] = []
     for name, (held, faults) in found:
-        problems += [Problem(name, *fault) for fault in faults]
+        problems += [FileProblem(name, *fault) for fault in faults]
         for each in held:
             if each.exp_id in experiences:
                 first = safe_repr(files[each.exp_id])
                 reason = f"The exp_id {safe_repr(each.exp_id)} is that of {first} already, which counts. Give another."
-                problems.append(Problem(name, reason))
+                problems.append(FileProblem(name, reason))
             else:
                 experiences[each.exp_id], files[each.exp_id] = each, name
     return LibraryCheck(tuple(experiences.values()), tuple(problems), files)
@@ -298,7 +298,7 @@ def read_file(data: bytes) -> FileContent:
     The cache spares YAML the files that have not changed since the last look.
     """
     try:
-        held = yaml.load(data.decode("utf-8-sig"), Loader=_Texts)  # noqa: S506 - a loader that is safe
+        held = yaml.load(data.decode("utf-8-sig"), Loader=_TextLoader)  # noqa: S506 - a loader that is safe
     except UnicodeDecodeError as error:
         return _refused(f"It is not UTF-8: {error.reason} at byte {error.start:,}. Save it as UTF-8.")
     except _UNREADABLE as error:
@@ -323,7 +323,7 @@ def read_file(data: bytes) -> FileContent:
     return experiences, problems
 
 
-class _Texts(yaml.SafeLoader):
+class _TextLoader(yaml.SafeLoader):
     """Plain YAML in which every value is text, but for null; what stands twice is refused."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
@@ -335,7 +335,7 @@ class _Texts(yaml.SafeLoader):
         return dict(super().construct_mapping(node, deep))
 
 
-_Texts.yaml_implicit_resolvers = {
+_TextLoader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag == "tag:yaml.org,2002:null"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }

@@ -86,7 +86,7 @@ from langchain_agentmem.conversations.log_entries import role_rounds, shared_ent
 from langchain_agentmem.conversations.prompt_notes import PromptNoteItem
 from langchain_agentmem.conversations.session_memory import SessionMemory
 from langchain_agentmem.errors import InvalidInput, leaves_the_node, safe_repr
-from langchain_agentmem.experiences.experience import PART, Experience, Folder, LibraryCheck, told, write_new
+from langchain_agentmem.experiences.experience import PART, Experience, ExperienceFolder, LibraryCheck, told, write_new
 from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE, judged, leading
 from langchain_agentmem.experiences.model_choice import DEFAULT, Selection, SelectionTemplate, Strategy, selected
 from langchain_agentmem.language_models.model_calls import ModelLike, ask, usable_model
@@ -495,7 +495,7 @@ class ExperienceLibrary:
 
     def __init__(self, memory: MemoryLike, directory: str | os.PathLike[str], *, subfolders: bool = False) -> None:
         self.database = database_of(memory)
-        self._folders = Folder(directory, subfolders=subfolders)
+        self._folders = ExperienceFolder(directory, subfolders=subfolders)
 
     def __repr__(self) -> str:
         return f"ExperienceLibrary({safe_repr(str(self.directory))})"

@@ -64,7 +64,7 @@ Alternatives: TypeAlias = Mapping[str, Weights]
 """Terms, and for each the shortest alternative that it stands in, "stock prices" say."""
 
 
-class Judged(NamedTuple):
+class ConditionScore(NamedTuple):
     """How far a condition is met.
 
     Attributes:
@@ -82,7 +82,7 @@ class Judged(NamedTuple):
         return ", ".join(f"{term} {worth:.2f}" for term, worth in terms if worth > 0)
 
 
-def judged(query: str, context: str, conditions: Sequence[str]) -> list[Judged]:
+def judged(query: str, context: str, conditions: Sequence[str]) -> list[ConditionScore]:
     """How far a query meets each of some conditions.
 
     Args:
@@ -104,7 +104,7 @@ def judged(query: str, context: str, conditions: Sequence[str]) -> list[Judged]:
     # Five rules on refunds do not make that word a common one.
     among = max(len(every), 100)
     worth = {word: asked[word] * rarity(among, sum(holds)) / rarity(among, 1) for word, holds in holding.items()}
-    found = [Judged(0.0, {})] * len(every)
+    found = [ConditionScore(0.0, {})] * len(every)
     for number, is_met in enumerate(zip(*holding.values(), strict=True)):
         if not any(is_met):
             continue
@@ -116,11 +116,11 @@ def judged(query: str, context: str, conditions: Sequence[str]) -> list[Judged]:
         enough = max(0.0, evidence) / (SHORT + length) ** LENGTH
         score = enough / (enough + 0.317)  # the evidence for which the score is one half
         reasons = {spelled.get(word, word): value / evidence * score for word, value in told.items() if score}
-        found[number] = Judged(score, reasons)
+        found[number] = ConditionScore(score, reasons)
     return found
 
 
-def leading(found: Sequence[Judged]) -> list[bool]:
+def leading(found: Sequence[ConditionScore]) -> list[bool]:
     """Which conditions are met about as well as any that a word in common speaks for.
 
     Args:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.experiences.experience import LARGEST, LONGEST, Experience, Folder
+from langchain_agentmem.experiences.experience import LARGEST, LONGEST, Experience, ExperienceFolder
 
 from .conftest import CHARTS, FILES, REFUNDS, TEXTS
 
@@ -96,14 +96,14 @@ class TestWhatCounts:
             shelf.put(name, written(name))
         for name in ("raw_exp_session.yaml", "notes.md", ".handcrafted_exp_half.yaml", "handcrafted_exp_a.yaml.bak"):
             shelf.put(name, "{")  # which are none
-        look = Folder(shelf.path).look()
+        look = ExperienceFolder(shelf.path).look()
         assert look.problems == ()
         assert look.files == {**{name: name for name in names}, "files": "handcrafted_exp_files.yaml"}
 
     def test_a_list_in_a_file_is_several_of_which_a_bad_one_costs_only_itself(self, shelf):
         items = [FILES.to_dict(), {"exp_id": "half"}, "word", {**CHARTS.to_dict(), "role": "x"}, FILES.to_dict()]
         shelf.put("rules.yaml", json.dumps(items))
-        look = Folder(shelf.path).look()
+        look = ExperienceFolder(shelf.path).look()
         assert look.experiences == (FILES, CHARTS)
         assert look.files == {"files": "rules.yaml", "charts": "rules.yaml"}
         assert [(problem.reason[:22], problem.is_loaded) for problem in look.problems] == [
@@ -116,30 +116,30 @@ class TestWhatCounts:
     def test_folders_below_count_if_wanted_and_after_their_own(self, shelf):
         for name in ("b/handcrafted_exp_1", "a/z/handcrafted_exp_1", "handcrafted_exp_2", "a/handcrafted_exp_2"):
             shelf.put(f"{name}.yaml", written(name.replace("/", ".")))
-        assert ids(Folder(shelf.path)) == ["handcrafted_exp_2"]
-        assert ids(Folder(shelf.path, subfolders=True)) == [
+        assert ids(ExperienceFolder(shelf.path)) == ["handcrafted_exp_2"]
+        assert ids(ExperienceFolder(shelf.path, subfolders=True)) == [
             "handcrafted_exp_2", "a.handcrafted_exp_2", "b.handcrafted_exp_1", "a.z.handcrafted_exp_1"
         ]  # fmt: skip
 
     def test_links_to_folders_are_no_way_round_in_circles(self, shelf):
         shelf.write(FILES)
         (shelf.path / "again").symlink_to(shelf.path, target_is_directory=True)
-        assert ids(Folder(shelf.path, subfolders=True)) == ["files"]
+        assert ids(ExperienceFolder(shelf.path, subfolders=True)) == ["files"]
 
     def test_ids_are_what_is_written(self, shelf):
         for text in ("1", "no", "2026-01-02", "1e3", "0x1f", "007"):
             shelf.put("handcrafted_exp_a.yaml", written(text))
-            assert ids(Folder(shelf.path)) == [text]
+            assert ids(ExperienceFolder(shelf.path)) == [text]
         for value, text in ((1, "1"), (-7, "-7"), (1.5, "1.5"), (" a ", "a")):
             assert Experience(value, (), "b", "c").exp_id == text
 
     def test_what_nobody_reads_is_reported_and_counts_nevertheless(self, shelf):
         shelf.put("handcrafted_exp_a.yaml", written("a", more="role: Planner\nwho_: []\n"))
-        [problem] = Folder(shelf.path).look().problems
+        [problem] = ExperienceFolder(shelf.path).look().problems
         assert problem.is_loaded
         assert "'role', 'who_'" in problem.reason
         assert str(problem) == f"handcrafted_exp_a.yaml: {problem.reason}"
-        assert ids(Folder(shelf.path)) == ["a"]
+        assert ids(ExperienceFolder(shelf.path)) == ["a"]
 
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -169,7 +169,7 @@ class TestBadFiles:
             "latin": "UTF-8", "no-when": "'when' is missing", "huge": "300,000 are allowed", "empty-list": "no mapping",
         }.items():  # fmt: skip
             shelf.put("handcrafted_exp_bad.yaml", BAD[name])
-            [reason] = problems(Folder(shelf.path)).values()
+            [reason] = problems(ExperienceFolder(shelf.path)).values()
             assert re.search(said, reason), (name, reason)
             assert str(shelf.path) not in reason
 
@@ -180,7 +180,7 @@ class TestBadFiles:
         (shelf.path / "handcrafted_exp_link.yaml").symlink_to(shelf.path / "nowhere")
         (shelf.path / "handcrafted_exp_loop.yaml").symlink_to(shelf.path / "handcrafted_exp_loop.yaml")
         (shelf.path / "handcrafted_exp_zero.yaml").symlink_to("/dev/zero")
-        folder = Folder(shelf.path)
+        folder = ExperienceFolder(shelf.path)
         assert ids(folder) == ["files"]
         assert list(problems(folder)) == [
             f"handcrafted_exp_{name}.yaml" for name in ("folder", "link", "loop", "pipe", "zero")
@@ -190,7 +190,7 @@ class TestBadFiles:
         shelf.write(FILES, CHARTS)
         for experience, below in ((CHARTS, "locked/"), (REFUNDS, "open/")):
             shelf.write(experience, below=below)
-        folder = Folder(shelf.path, subfolders=True)
+        folder = ExperienceFolder(shelf.path, subfolders=True)
         read, scan = type(shelf.path).read_bytes, os.scandir
         for kind, real in ((type(shelf.path), read), (os, scan)):
 
@@ -223,14 +223,14 @@ class TestChanges:
 
         if coarse:  # a file system whose clock has not moved on
             monkeypatch.setattr(type(shelf.path), "stat", rounded)
-        folder = Folder(shelf.path)
+        folder = ExperienceFolder(shelf.path)
         for number in range(100, 130):
             shelf.put("handcrafted_exp_a.yaml", written("a", f"Do {number}."))
             assert [each.what for each in folder.look().experiences] == [f"Do {number}."]
 
     def test_an_edit_that_keeps_the_time_of_the_file_is_seen(self, shelf):
         for when in (time.time() - 1_000, time.time() + 100_000):
-            file, folder = shelf.put("handcrafted_exp_a.yaml", written("a", "first")), Folder(shelf.path)
+            file, folder = shelf.put("handcrafted_exp_a.yaml", written("a", "first")), ExperienceFolder(shelf.path)
             os.utime(file, (when, when))
             assert [each.what for each in folder.look().experiences] == ["first"]
             shelf.put("handcrafted_exp_a.yaml", written("a", "other"))
@@ -238,7 +238,7 @@ class TestChanges:
             assert [each.what for each in folder.look().experiences] == ["other"]
 
     def test_files_come_go_and_are_renamed(self, shelf):
-        folder = Folder(shelf.path)
+        folder = ExperienceFolder(shelf.path)
         assert ids(folder) == []
         shelf.write(FILES, CHARTS)
         assert ids(folder) == ["charts", "files"]
@@ -255,7 +255,7 @@ class TestChanges:
 
     def test_the_folder_may_go_and_come_back(self, shelf):
         shelf.write(FILES)
-        folder = Folder(shelf.path)
+        folder = ExperienceFolder(shelf.path)
         folder.look()
         shelf.path.rename(shelf.path.with_name("elsewhere"))
         assert folder.look().experiences == ()
@@ -266,7 +266,7 @@ class TestChanges:
     def test_what_has_not_changed_is_not_parsed_again(self, shelf, monkeypatch):
         for number in range(500):
             shelf.put(f"handcrafted_exp_{number:03}.yaml", written(number))
-        folder = Folder(shelf.path)
+        folder = ExperienceFolder(shelf.path)
         assert len(ids(folder)) == 500
         read = []
         real = yaml.load
@@ -282,6 +282,6 @@ class TestChanges:
             shelf.put(f"handcrafted_exp_{name}.yaml", written("same", f"From {name}."))
         for order in permutations([each.name for each in shelf.path.iterdir()]):
             monkeypatch.setattr(os, "walk", lambda path, order=order, **_: [(path, [], order)])
-            look = Folder(shelf.path).look()
+            look = ExperienceFolder(shelf.path).look()
             assert [each.what for each in look.experiences] == ["From a."]
             assert [problem.path for problem in look.problems] == ["handcrafted_exp_b.yaml", "handcrafted_exp_c.yaml"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from langchain_agentmem.experiences.experience import Folder
+from langchain_agentmem.experiences.experience import ExperienceFolder
 from langchain_agentmem.experiences.lexical_choice import THRESHOLD, judged
 from langchain_agentmem.experiences.model_choice import selected
 from tests.experiences.test_answers import CASES, IDS
@@ -67,7 +67,7 @@ def test_the_same_question_gets_the_same_answer_in_every_process():
 
 
 def test_threads_see_whole_files(shelf):
-    folder, done = Folder(shelf.path), threading.Event()
+    folder, done = ExperienceFolder(shelf.path), threading.Event()
     shelf.put("handcrafted_exp_a.yaml", written("a", "Do. " * 100))
 
     def edit():
@@ -101,7 +101,7 @@ def test_each_is_reported_with_its_reason_and_the_others_load(shelf):
     for name, text in BAD.items():
         shelf.put(f"handcrafted_exp_{name}.yaml", text)
     shelf.put("handcrafted_exp_zz.yaml", b"\xef\xbb\xbf" + written("last").encode())  # with a mark of byte order
-    look = Folder(shelf.path).look()
+    look = ExperienceFolder(shelf.path).look()
     assert [each.exp_id for each in look.experiences] == ["good", "last"]
     assert {problem.path for problem in look.problems} == {f"handcrafted_exp_{name}.yaml" for name in BAD}
     for problem in look.problems:
