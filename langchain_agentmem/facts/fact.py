@@ -12,8 +12,8 @@ An event is a JSON object: `n` is its number, `at` when it was learned, and `do`
     set     Somebody corrects it: `fields` with their new values.
     undo    The event `of` does not count, or counts again.
 
-`Rules` say which names are one and which predicates have one value at a time. Facts keep the names that they were told
-with; merged names are looked up together, so that a merge can be taken back.
+`FactRules` list which names are one and which predicates have one value at a time. Facts keep their original names.
+Merged names are looked up together, so that a merge can be undone.
 
 `endings` computes when facts ended: a new value of what has one at a time ends the value before it. It looks at all
 values of the same thing, so it is also right when facts are learned late and out of order, when names are merged or
@@ -132,7 +132,7 @@ class FactsConfig(Options):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
+class FactMention:
     """One time that a fact was told of.
 
     Attributes:
@@ -181,7 +181,7 @@ class Fact:
     valid_from: datetime
     valid_to: datetime | None = None
     recorded_at: datetime
-    told: tuple[Source, ...] = ()
+    told: tuple[FactMention, ...] = ()
     confidence: float | None = None
     ended_by: str | None = None
     raw: bool = False
@@ -231,7 +231,7 @@ class Contradiction:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Evidence(Source):
+class Evidence(FactMention):
     """How we know of a fact: one message that says so.
 
     Attributes:
@@ -323,7 +323,7 @@ _TELLING = ("id", "in", "source", "actor", "role", "to")
 Event: TypeAlias = Mapping[str, Any]
 
 
-class State(NamedTuple):
+class FactState(NamedTuple):
     """What is known of a fact, of itself alone: others may have ended it.
 
     Attributes:
@@ -357,7 +357,7 @@ class State(NamedTuple):
     ended_by: str | None = None
 
 
-def state(extra: Mapping[str, Any], recorded: int | None = None) -> State | None:
+def state(extra: Mapping[str, Any], recorded: int | None = None) -> FactState | None:
     """What a fact is.
 
     Args:
@@ -375,7 +375,7 @@ def state(extra: Mapping[str, Any], recorded: int | None = None) -> State | None
         if event["do"] == SAID:
             given, lasting = bool(event.get("given")), event["to"] is None
             times = event["from"], event["to"], given, lasting, event.get("sure"), event["at"], event["n"]
-            told = State(*names, *times, (event,))
+            told = FactState(*names, *times, (event,))
             found = told if found is None else _together(found, told)
     for event in known:
         if event["do"] == SET and found is not None:
@@ -399,7 +399,7 @@ def names_of(extra: Mapping[str, Any], recorded: int | None = None) -> tuple[str
     return (extra["subject"], extra["predicate"], extra["object"]) if known is None else known[:3]
 
 
-def says_more(known: State, event: Event) -> bool:
+def says_more(known: FactState, event: Event) -> bool:
     """Whether a fact is not the same any more once an event tells of it.
 
     Args:
@@ -421,7 +421,7 @@ ALIAS, SINGLE = "alias", "single"
 """What a rule is about: a name that is merged into another, or how many values a predicate has at a time."""
 
 
-class Rules(NamedTuple):
+class FactRules(NamedTuple):
     """What is agreed on names.
 
     Attributes:
@@ -468,7 +468,7 @@ class Rules(NamedTuple):
         return next((alias.into for alias in self.aliases.values() if entity_key(alias.into) == target), name)
 
 
-def endings(states: Mapping[str, State], agreed: Rules) -> dict[str, State]:
+def endings(states: Mapping[str, FactState], agreed: FactRules) -> dict[str, FactState]:
     """Return facts with the ends that other facts gave them.
 
     A fact that nobody gave an end ends where the next value begins that was said to last. Of two values that began at
@@ -497,7 +497,7 @@ def endings(states: Mapping[str, State], agreed: Rules) -> dict[str, State]:
     return found
 
 
-def united(states: Mapping[str, State], first: Collection[str], agreed: Rules) -> dict[str, State]:
+def united(states: Mapping[str, FactState], first: Collection[str], agreed: FactRules) -> dict[str, FactState]:
     """Facts of which those are one that say the same of the same time: two lines told of them apart.
 
     Args:
@@ -506,7 +506,7 @@ def united(states: Mapping[str, State], first: Collection[str], agreed: Rules) -
         agreed: What is agreed on names.
     """
     ended = endings(states, agreed)
-    found: dict[str, State] = {}
+    found: dict[str, FactState] = {}
     alike: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for key, known in sorted(states.items(), key=lambda each: (each[0] not in first, each[1].learned, each[0])):
         there = alike[agreed.canonical(known.subject), predicate_key(known.predicate), agreed.canonical(known.object)]
@@ -521,7 +521,7 @@ def united(states: Mapping[str, State], first: Collection[str], agreed: Rules) -
     return {key: found[key] for key in states if key in found}
 
 
-def _together(one: State, other: State) -> State:
+def _together(one: FactState, other: FactState) -> FactState:
     """Return what two tell of one fact. The first of them gives the names."""
     first = min(one, other, key=lambda known: (known.start, not known.given))
     return one._replace(
@@ -535,7 +535,7 @@ def _together(one: State, other: State) -> State:
     )
 
 
-def overlaps(known: State, start: int, stop: int | None) -> bool:
+def overlaps(known: FactState, start: int, stop: int | None) -> bool:
     """Return whether a fact held at some time from a moment on, up to another; None for ever."""
     return (known.end is None or start < known.end) and (stop is None or known.start < stop)
 
@@ -598,7 +598,7 @@ _FACT_FIELDS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
 """What can be changed of a fact, and the fields of its state that a value stands for."""
 
 
-def fields_given(known: State, changes: Mapping[str, Any]) -> dict[str, Any]:
+def fields_given(known: FactState, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return changes that somebody wants of a fact, as fields of its state."""
     if not changes or (unknown := [name for name in changes if name not in _FACT_FIELDS]):
         what = f"{safe_repr(unknown[0])} is none of them" if changes else "none is given"

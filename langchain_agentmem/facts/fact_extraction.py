@@ -36,7 +36,7 @@ from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.errors import InvalidInput, leaves_the_node, safe_repr
 from langchain_agentmem.facts import fact_store
 from langchain_agentmem.facts.fact import ExtractionFailure, FactsConfig, name_of, sentence
-from langchain_agentmem.facts.fact_store import FactChanges, FactsGround, FactStatement, FactView
+from langchain_agentmem.facts.fact_store import FactChanges, FactsContext, FactStatement, FactView
 from langchain_agentmem.language_models.lenient_json import is_cut_off, read_json, read_row, strip_reasoning
 from langchain_agentmem.language_models.model_calls import Writer, ask
 from langchain_agentmem.language_models.tool_factory import passage
@@ -64,7 +64,7 @@ FAILED = "failed"
 logger = logging.getLogger(__name__)
 
 
-class Due(NamedTuple):
+class PendingMessage(NamedTuple):
     """A message that waits.
 
     Attributes:
@@ -111,7 +111,7 @@ class ExtractionAnswer(NamedTuple):
 # -- the question, and its answer --------------------------------------------------------------------------------------
 
 
-def question(some: Sequence[Due], settings: FactsConfig, single: Sequence[str]) -> list[BaseMessage]:
+def question(some: Sequence[PendingMessage], settings: FactsConfig, single: Sequence[str]) -> list[BaseMessage]:
     """What a model is asked.
 
     Args:
@@ -137,7 +137,7 @@ def question(some: Sequence[Due], settings: FactsConfig, single: Sequence[str]) 
     return [SystemMessage("\n\n".join(told)), HumanMessage("\n\n".join(shown))]
 
 
-def read(reply: str, some: Sequence[Due]) -> ExtractionAnswer:
+def read(reply: str, some: Sequence[PendingMessage]) -> ExtractionAnswer:
     """Read the facts in a model's answer.
 
     Args:
@@ -209,7 +209,7 @@ def _items(answer: str) -> list[Any] | None:
     return listed if listed is not None else objects or None
 
 
-def _fact(item: Any, some: Sequence[Due]) -> tuple[int, FactStatement]:
+def _fact(item: Any, some: Sequence[PendingMessage]) -> tuple[int, FactStatement]:
     """A fact, and the place of the message that says so; -1 if that is not known."""
     if not isinstance(item, Mapping):
         raise InvalidInput(f"it is no object with a subject, a predicate and an object: {safe_repr(item)}.")
@@ -243,7 +243,7 @@ def _sure(value: Any) -> float | None:
 # -- what waits --------------------------------------------------------------------------------------------------------
 
 
-def waiting(facts: FactView, keys: Sequence[str] | None = None) -> list[Due]:
+def waiting(facts: FactView, keys: Sequence[str] | None = None) -> list[PendingMessage]:
     """The messages that wait, in the order in which they came: it can matter for what holds in the end.
 
     Args:
@@ -253,7 +253,7 @@ def waiting(facts: FactView, keys: Sequence[str] | None = None) -> list[Due]:
     rows = {kept.key: kept for kept in facts.every(DUE)} if keys is None else facts.named(DUE, keys)
     texts = facts.named(TEXT, rows)
     return [
-        Due(
+        PendingMessage(
             key=text.key,
             message=fact_store.message_of(text),
             said_at=text.created_at,
@@ -268,8 +268,8 @@ def waiting(facts: FactView, keys: Sequence[str] | None = None) -> list[Due]:
 
 
 def in_time(
-    facts: FactView, most: int, now: int, wanted: Callable[[Due], bool] = lambda _: True
-) -> tuple[list[Due], int | None]:
+    facts: FactView, most: int, now: int, wanted: Callable[[PendingMessage], bool] = lambda _: True
+) -> tuple[list[PendingMessage], int | None]:
     """Which messages may be asked about, and in which order.
 
     Those that are parked come last. Of the others none goes before one that was said earlier: it can matter for what
@@ -294,9 +294,9 @@ def in_time(
     return ready, min((due.until for due in waits if due.until > now), default=None)
 
 
-def _first_batch(ready: Sequence[Due]) -> list[Due]:
+def _first_batch(ready: Sequence[PendingMessage]) -> list[PendingMessage]:
     """The messages that a model is shown next. What failed is tried alone, so that it cannot spoil it for others."""
-    some: list[Due] = []
+    some: list[PendingMessage] = []
     size = 0
     for due in ready[:BATCH_MESSAGES]:
         length = min(len(due.message.text), BATCH_CHARS)
@@ -322,7 +322,7 @@ def failures(facts: FactView, limit: int | None) -> list[ExtractionFailure]:
     ]
 
 
-def _postpone(facts: FactChanges, due: Due, most: int, *, blamed: bool = True) -> None:
+def _postpone(facts: FactChanges, due: PendingMessage, most: int, *, blamed: bool = True) -> None:
     """A model was asked about a message in vain. It is asked about alone next, and later if it is to blame for that."""
     attempts, pause = due.attempts, 0.0
     if blamed:
@@ -332,7 +332,7 @@ def _postpone(facts: FactChanges, due: Due, most: int, *, blamed: bool = True) -
     facts.change.drafts.append(RowDraft(DUE, due.key, b"", now, label=FAILED, extra=extra))
 
 
-def _record(facts: FactChanges, some: Sequence[Due], error: str, answer: str, silent: int) -> None:
+def _record(facts: FactChanges, some: Sequence[PendingMessage], error: str, answer: str, silent: int) -> None:
     """Note what went wrong, and how often in a row the model gave no answer: it is left alone for a while then."""
     now = facts.change.now
     extra = {
@@ -360,7 +360,7 @@ def _silence(facts: FactChanges, *, answered: bool) -> int:
     return 0 if answered else silent + (not is_early)
 
 
-def _resting_on(some: Sequence[Due], now: int) -> list[dict[str, Any]]:
+def _resting_on(some: Sequence[PendingMessage], now: int) -> list[dict[str, Any]]:
     """The events by which a row rests on messages."""
     return [
         fact_store.said_event(place, now, due.message.message_id, due.conversation) for place, due in enumerate(some, 1)
@@ -400,11 +400,11 @@ def summary(outcomes: Sequence[BatchOutcome]) -> dict[str, Any]:
 
 
 def learn(
-    ground: FactsGround,
+    ground: FactsContext,
     model: Any,
     *,
     holds: Callable[[Transaction], bool] = lambda _: True,
-    wanted: Callable[[Due], bool] = lambda _: True,
+    wanted: Callable[[PendingMessage], bool] = lambda _: True,
     patient: bool = False,
 ) -> list[BatchOutcome]:
     """Have facts extracted from what waits.
@@ -421,9 +421,9 @@ def learn(
     outcomes: list[BatchOutcome] = []
     most = ground.settings.max_attempts
     parked: set[str] = set()
-    ready: list[Due] = []
+    ready: list[PendingMessage] = []
 
-    def look(facts: FactView) -> list[Due]:
+    def look(facts: FactView) -> list[PendingMessage]:
         now = ground.now() if patient else FOREVER
         return in_time(facts, most, now, lambda due: wanted(due) and due.key not in parked)[0]
 
@@ -449,11 +449,11 @@ def learn(
 
 
 def _batch(
-    ground: FactsGround,
+    ground: FactsContext,
     model: Any,
-    some: Sequence[Due],
+    some: Sequence[PendingMessage],
     holds: Callable[[Transaction], bool],
-    suspects: Sequence[Due] = (),
+    suspects: Sequence[PendingMessage] = (),
 ) -> BatchOutcome:
     """Have facts extracted from some messages. If the model answers, it is `suspects` that it was silent about."""
     answer = _asked(ground, model, some)
@@ -492,11 +492,11 @@ def _batch(
     return ground.edit("facts.learn", keep, message_ids=[due.message.message_id for due in some])
 
 
-class _Reports(FirstFailures):
+class _FailureLog(FirstFailures):
     """What goes wrong with extraction, told in the log once for each database and each way to fail."""
 
 
-def _asked(ground: FactsGround, model: Any, some: Sequence[Due]) -> ExtractionAnswer:
+def _asked(ground: FactsContext, model: Any, some: Sequence[PendingMessage]) -> ExtractionAnswer:
     """What a model answers about some messages; that there was no answer, where it raised something."""
     single = ground.look(None, lambda facts: sorted(facts.rules.single))
     raised: Exception | None = None
@@ -517,7 +517,7 @@ def _asked(ground: FactsGround, model: Any, some: Sequence[Due]) -> ExtractionAn
         problem = f"The model gave no answer: {type(error).__name__}: {error}"
         answer = ExtractionAnswer(error=problem, readable=False, silent=True)
     if not answer.readable:
-        reports = ground.database.attached(_Reports, partial(_Reports, logger))
+        reports = ground.database.attached(_FailureLog, partial(_FailureLog, logger))
         message = "No facts were extracted from %d messages, which wait to be tried again; see failures(). %s"
         source = "an answer" if raised is None else type(raised).__name__
         reports.report(source, message, len(some), brief(answer.error), error=raised)

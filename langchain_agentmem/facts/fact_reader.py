@@ -22,7 +22,7 @@ from langchain_agentmem.errors import InvalidInput, MissingExtra, safe_repr
 from langchain_agentmem.facts import fact as fact_values
 from langchain_agentmem.facts import fact_store
 from langchain_agentmem.facts.fact import Contradiction, Entity, Evidence, Fact, Neighbour, entity_key, predicate_key
-from langchain_agentmem.facts.fact_store import FactsGround, FactView
+from langchain_agentmem.facts.fact_store import FactsContext, FactView
 from langchain_agentmem.language_models.tokens import Budget, BudgetLike, Measure
 from langchain_agentmem.messages.message import body_text
 from langchain_agentmem.rewinding import outlook
@@ -42,7 +42,7 @@ class FactReader:
     UTC.
     """
 
-    _ground: FactsGround
+    _ground: FactsContext
 
     @property
     def name(self) -> str:
@@ -485,7 +485,7 @@ def matching(
 
 
 def find_facts(
-    ground: FactsGround, asked: str, limit: int | None, *, valid: datetime | None = None, raw: bool = True
+    ground: FactsContext, asked: str, limit: int | None, *, valid: datetime | None = None, raw: bool = True
 ) -> list[Fact]:
     """Search for facts, and with `raw` for what was said; see `FactReader.search`."""
     everything = text_given(asked, "A query").strip() == EVERYTHING
@@ -510,7 +510,7 @@ def find_facts(
     return facts
 
 
-def _more_names(asked: str, agreed: fact_values.Rules) -> str:
+def _more_names(asked: str, agreed: fact_values.FactRules) -> str:
     """A query with the other names of what it names."""
     words = f" {asked.casefold()} "
     aliases = agreed.aliases.values()

@@ -1,8 +1,8 @@
 """The rows of facts and of what was said, read and written.
 
-`FactsGround` is the access to one memory of facts. In a transaction a `FactView` reads `Kept` rows, their `State`s, or
-settled `Fact`s with the ends that other facts gave them; `FactChanges` is a view that also collects what is written.
-What is told twice is one fact with two sources, as long as it holds.
+`FactsContext` is the access to one memory of facts. In a transaction a `FactView` reads `Kept` rows, their
+`FactState`s, or settled `Fact`s with the ends that other facts gave them; `FactChanges` is a view that also collects
+what is written. What is told twice is one fact with two sources, as long as it holds.
 
 What was said is kept as it was, and waits until a model has extracted its facts, in the transaction that kept it.
 """
@@ -21,7 +21,15 @@ from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.conversations.log_entries import changed, entry_of
 from langchain_agentmem.errors import MessageError, safe_repr
 from langchain_agentmem.facts import fact as fact_values
-from langchain_agentmem.facts.fact import Fact, FactsConfig, Rules, Source, State, entity_key, predicate_key
+from langchain_agentmem.facts.fact import (
+    Fact,
+    FactMention,
+    FactRules,
+    FactsConfig,
+    FactState,
+    entity_key,
+    predicate_key,
+)
 from langchain_agentmem.messages.message import SOURCES, Message, decode_body, plain, same_body
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import Change, MemorySession
@@ -53,7 +61,7 @@ class FactView:
         self.tx, self.view = tx, view
 
     @cached_property
-    def rules(self) -> Rules:
+    def rules(self) -> FactRules:
         """What is agreed on names."""
         aliases: dict[str, fact_values.Alias] = {}
         is_single = {predicate_key(name): True for name in fact_values.SINGLE_VALUED}
@@ -63,7 +71,7 @@ class FactView:
                 aliases[key] = fact_values.Alias(name=kept.extra["name"], into=kept.extra["into"])
             elif kept.label == fact_values.SINGLE:
                 is_single[key] = kept.extra["single"]
-        return Rules(aliases, frozenset(key for key, single in is_single.items() if single))
+        return FactRules(aliases, frozenset(key for key, single in is_single.items() if single))
 
     @cached_property
     def stored(self) -> dict[str, Kept]:
@@ -277,8 +285,8 @@ def _json(keys: Iterable[Any] | None) -> str | None:
     return None if keys is None else as_json(sorted(set(keys)))
 
 
-def _source(event: fact_values.Event) -> Source:
-    return Source(
+def _source(event: fact_values.Event) -> FactMention:
+    return FactMention(
         message_id=event.get("id"),
         conversation_id=event.get("in"),
         role=event["role"],
@@ -288,7 +296,7 @@ def _source(event: fact_values.Event) -> Source:
     )
 
 
-def states_of(found: Mapping[str, Kept], recorded: int | None = None) -> dict[str, State]:
+def states_of(found: Mapping[str, Kept], recorded: int | None = None) -> dict[str, FactState]:
     """What rows say, by the ids of the facts; those that were taken back, or not known yet, are left out."""
     return {key: known for key, kept in found.items() if (known := fact_values.state(kept.extra, recorded)) is not None}
 
@@ -304,7 +312,7 @@ def raw_fact(kept: Kept) -> Fact:
         object=message.text,
         valid_from=moment(kept.created_at),
         recorded_at=told_at,
-        told=(Source(message_id=kept.key, role=message.role, recorded_at=told_at),),
+        told=(FactMention(message_id=kept.key, role=message.role, recorded_at=told_at),),
         raw=True,
     )
 
@@ -677,7 +685,7 @@ class FactChanges(FactView):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FactsGround(MemorySession):
+class FactsContext(MemorySession):
     """The access to the facts of one memory.
 
     Attributes:

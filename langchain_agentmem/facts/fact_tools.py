@@ -31,8 +31,8 @@ from langchain_agentmem.base.data_tables import data_table
 from langchain_agentmem.base.namespaces import configurable_of, id_of, path_of
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.facts.fact import Fact, FactsConfig
-from langchain_agentmem.facts.fact_extraction import Due, learn, summary, times_in
-from langchain_agentmem.facts.fact_store import FactsGround
+from langchain_agentmem.facts.fact_extraction import PendingMessage, learn, summary, times_in
+from langchain_agentmem.facts.fact_store import FactsContext
 from langchain_agentmem.facts.kg_memory import KGMemory
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.language_models.tool_arguments import Arguments, Text
@@ -252,7 +252,7 @@ class RememberFacts(MemoryRunnable):
         else:
             scopes = self._database.scopes
             point = BranchAt(path_of(scopes.resolve(self._namespace, config)), self._branch, scopes)
-        ground = FactsGround(database=self._database, point=point, settings=self._settings)
+        ground = FactsContext(database=self._database, point=point, settings=self._settings)
         conversation = conversation_of_run(self._database, config, shared=self._shared)
         said = [_identified(each) for each in self._messages(given) if not is_filler(each)]
         if conversation is None and nested_graphs(configurable_of(config)):
@@ -260,7 +260,7 @@ class RememberFacts(MemoryRunnable):
         read = [message for message in said if message.role in self._roles]
         mine = {message.message_id for message in read}
 
-        def wanted(due: Due) -> bool:
+        def wanted(due: PendingMessage) -> bool:
             # What others have brought just now, side by side with this, they extract themselves: they may be executed
             # again, and this may.
             is_mine = due.conversation == conversation and due.message.message_id in mine

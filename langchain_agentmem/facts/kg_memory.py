@@ -63,7 +63,7 @@ from langchain_agentmem.facts import fact_extraction, fact_part, fact_reader, fa
 from langchain_agentmem.facts.fact import RAW_PREDICATE, Fact, FactsConfig
 from langchain_agentmem.facts.fact_extraction import BatchOutcome
 from langchain_agentmem.facts.fact_reader import FactReader
-from langchain_agentmem.facts.fact_store import FactChanges, FactsGround, FactStatement, FactView
+from langchain_agentmem.facts.fact_store import FactChanges, FactsContext, FactStatement, FactView
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.messages.message import Message, MessageFields, MessageLike
 from langchain_agentmem.messages.provider_content import part_or_placeholder
@@ -147,7 +147,7 @@ class KGMemory(FactReader, EventSource):
         self._asking: list[None] = []  # one for each caller who is having a text extracted just now
         point = branch_at(branch, namespace, database.scopes)
         self.settings = check_instance(FactsConfig, settings, "settings") or FactsConfig()
-        self._ground = FactsGround(database=database, point=point, settings=self.settings, description=description)
+        self._ground = FactsContext(database=database, point=point, settings=self.settings, description=description)
         self._key = TaskKey(point.path, "facts", point.name)
         self._task: Task | None = None
         if self._model is not None and isinstance(point, BranchAt):

@@ -62,7 +62,7 @@ from langchain_agentmem.base.argument_checks import check_instance, check_value
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of
 from langchain_agentmem.errors import InvalidInput, safe_repr
-from langchain_agentmem.facts.fact_store import FactsGround
+from langchain_agentmem.facts.fact_store import FactsContext
 from langchain_agentmem.language_models.model_calls import ModelLike
 from langchain_agentmem.language_models.tokens import Budget, BudgetLike
 from langchain_agentmem.layers import memory_layers, prompt_context
@@ -249,9 +249,9 @@ class LayeredMemory(Layer):
         return namespace_of(self._ground.point.path)
 
     @property
-    def _facts_ground(self) -> FactsGround:
+    def _facts_ground(self) -> FactsContext:
         """Where the facts of the same branch or thread are."""
-        return FactsGround(database=self._ground.database, point=self._ground.point)
+        return FactsContext(database=self._ground.database, point=self._ground.point)
 
     def is_enabled(self) -> bool:
         """Whether agents should use it, as its settings say."""

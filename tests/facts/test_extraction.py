@@ -12,7 +12,7 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_agentmem.base.clock import micros
 from langchain_agentmem.facts import fact_extraction
 from langchain_agentmem.facts.fact import FactsConfig
-from langchain_agentmem.facts.fact_extraction import BATCH_CHARS, Due, question, read, time_in
+from langchain_agentmem.facts.fact_extraction import BATCH_CHARS, PendingMessage, question, read, time_in
 from langchain_agentmem.messages.message import Message
 
 from .scripted import CASES, Shown, shown
@@ -22,7 +22,7 @@ FACT = {"message": 1, "subject": "Maya", "predicate": "likes", "object": "tea"}
 
 
 def due(text="Hello", key="m1", *, role="user", name=None, at=NOW):
-    return Due(key, Message(role=role, content=text, name=name, message_id=key), micros(at), None)
+    return PendingMessage(key, Message(role=role, content=text, name=name, message_id=key), micros(at), None)
 
 
 TWO = [due("one", "m1"), due("two", "m2")]

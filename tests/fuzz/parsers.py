@@ -31,7 +31,7 @@ from langchain_agentmem.errors import AgentMemoryError
 from langchain_agentmem.experiences import model_choice
 from langchain_agentmem.experiences.experience import Experience, read_file
 from langchain_agentmem.facts import fact_extraction
-from langchain_agentmem.facts.fact_extraction import Due
+from langchain_agentmem.facts.fact_extraction import PendingMessage
 from langchain_agentmem.language_models import lenient_json, summarization
 from langchain_agentmem.layers.resource_memory import build_resource_snapshot
 from langchain_agentmem.messages.message import Message, body_text, decode_body
@@ -98,7 +98,7 @@ def _answer(data: bytes) -> None:
     for wanted in (dict, list):
         lenient_json.read_json(text, wanted=wanted)
     lenient_json.read_row(text)
-    some = [Due(str(n), Message(role="user", content="x", message_id=str(n)), NOW, None) for n in range(2)]
+    some = [PendingMessage(str(n), Message(role="user", content="x", message_id=str(n)), NOW, None) for n in range(2)]
     fact_extraction.read(text, some)
     model_choice.selected(text, ["deploy", "rename things", "e1"])
     summarization.answer(text, {}, (), 3)
