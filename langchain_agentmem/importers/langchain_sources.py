@@ -51,7 +51,7 @@ CHECKPOINTS_AT_ONCE = 100
 _Row = Mapping[str, Any]
 
 
-def read_saver(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
+def read_saver(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing]:
     """Threads of a saver of another package.
 
     Args:
@@ -78,7 +78,7 @@ def read_saver(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]
 
 
 def _threads(
-    saver: BaseCheckpointSaver[Any], counts: Mapping[Any, int], to: parcels.Destination
+    saver: BaseCheckpointSaver[Any], counts: Mapping[Any, int], to: parcels.ImportTarget
 ) -> Iterator[parcels.Thing]:
     for thread, count in counts.items():
         what, build = f"the thread {safe_repr(thread)}", partial(_thread, saver, str(thread), count)
@@ -88,7 +88,9 @@ def _threads(
         yield from found
 
 
-def _thread(saver: BaseCheckpointSaver[Any], thread: str, count: int, home: parcels.Destination) -> parcels.Parcel:
+def _thread(
+    saver: BaseCheckpointSaver[Any], thread: str, count: int, home: parcels.ImportTarget
+) -> parcels.ImportBatch:
     """Return the parcel of a thread, each checkpoint of which is written by itself."""
     what = f"the thread {safe_repr(thread)}"
 
@@ -101,8 +103,8 @@ def _thread(saver: BaseCheckpointSaver[Any], thread: str, count: int, home: parc
             raise InvalidInput(reason)
         return done.checkpoints, done.known
 
-    place = parcels.ImportedTo(id=thread, namespace=home.namespace)
-    return parcels.Parcel(holds="checkpoints", what=what, count=count, store=store, place=place)
+    place = parcels.ThreadTarget(id=thread, namespace=home.namespace)
+    return parcels.ImportBatch(holds="checkpoints", what=what, count=count, store=store, place=place)
 
 
 def _rehearsed(ours: AgentMemorySaver, saver: BaseCheckpointSaver[Any], thread: str) -> tuple[int, int]:
@@ -119,7 +121,7 @@ def _checkpoints(saver: BaseCheckpointSaver[Any], thread: str) -> Iterator[Check
     return saver.list({"configurable": {"thread_id": thread}})
 
 
-def read_store(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
+def read_store(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing]:
     """Items of a store of another package; of the kind langmem those of langmem alone, as they are.
 
     Args:
@@ -152,7 +154,7 @@ def _through_methods(store: BaseStore) -> Iterator[_Row]:
             yield {name: getattr(each, name) for name in ("namespace", "key", "value", "created_at", "updated_at")}
 
 
-def _items(rows: Iterator[_Row], to: parcels.Destination) -> Iterator[parcels.Thing]:
+def _items(rows: Iterator[_Row], to: parcels.ImportTarget) -> Iterator[parcels.Thing]:
     for namespace, group in groupby(rows, lambda row: list(row["namespace"])):
         for page in pages(group if to.wants(*namespace) else ()):
             drafts: dict[ItemPlace, ItemDraft] = {}
@@ -162,7 +164,7 @@ def _items(rows: Iterator[_Row], to: parcels.Destination) -> Iterator[parcels.Th
                     drafts[at] = draft
                 except parcels.MALFORMED as error:
                     what = f"the item {safe_repr(row['key'])} in {parcels.where(to, *namespace)}"
-                    yield parcels.LeftOut(what, parcels.why(error), holds="items")
+                    yield parcels.SkippedEntry(what, parcels.why(error), holds="items")
             if drafts:
                 what = f"items in {parcels.where(to, *namespace)}"
                 yield parcels.written("items", what, len(drafts), to.path(*namespace), _added(drafts))
@@ -176,7 +178,7 @@ def _is_of_langmem(value: Any) -> bool:
     return isinstance(value, Mapping) and "content" in value and ("kind" in value or isinstance(value["content"], str))
 
 
-def _drafted(row: _Row, namespace: Sequence[str], to: parcels.Destination) -> tuple[ItemPlace, ItemDraft]:
+def _drafted(row: _Row, namespace: Sequence[str], to: parcels.ImportTarget) -> tuple[ItemPlace, ItemDraft]:
     at = ItemPlace(to.path(*namespace), item_rows.key_of(row["key"]))
     value = json.loads(row["value"]) if isinstance(row["value"], str | bytes) else row["value"]
     data = item_rows.written(value)
@@ -339,7 +341,7 @@ def _postgres(url: str, stack: ExitStack) -> tuple[BaseCheckpointSaver[Any], str
 # -- chat histories ------------------------------------------------------------------------------------------------
 
 
-def read_histories(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
+def read_histories(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing]:
     """Chat histories.
 
     Args:
@@ -360,7 +362,7 @@ def read_histories(source: Any, to: parcels.Destination) -> Generator[parcels.Th
         yield from _in_tables(tables, names, to)
 
 
-def _in_tables(tables: ForeignTables, names: Sequence[str], to: parcels.Destination) -> Iterator[parcels.Thing]:
+def _in_tables(tables: ForeignTables, names: Sequence[str], to: parcels.ImportTarget) -> Iterator[parcels.Thing]:
     for name in names:
         # Messages without an id are known by their row, so that a table is read the same however it grows.
         for session, group in groupby(tables.rows(name, "session_id", "id"), itemgetter("session_id")):
@@ -370,7 +372,7 @@ def _in_tables(tables: ForeignTables, names: Sequence[str], to: parcels.Destinat
             yield from parcels.owned(to, session, f"the conversation {safe_repr(session)}", len(rows), build)
 
 
-def _in_file(path: Path, name: str, to: parcels.Destination) -> Iterator[parcels.Thing]:
+def _in_file(path: Path, name: str, to: parcels.ImportTarget) -> Iterator[parcels.Thing]:
     messages = parcels.value_of_file(path, to.limits)
     if not isinstance(messages, list):
         raise InvalidInput(f"{safe_repr(str(path))} holds no list of messages, as FileChatMessageHistory writes it.")
@@ -379,17 +381,17 @@ def _in_file(path: Path, name: str, to: parcels.Destination) -> Iterator[parcels
 
 
 def _chat(
-    name: str | None, told: Sequence[tuple[Any, Any, str | None]], otherwise: int, to: parcels.Destination
-) -> parcels.Parcel:
+    name: str | None, told: Sequence[tuple[Any, Any, str | None]], otherwise: int, to: parcels.ImportTarget
+) -> parcels.ImportBatch:
     """The conversation of some messages, each with its time or None, and the id of one that has none."""
-    names, entries = parcels.Names(), []
+    names, entries = parcels.StableIds(), []
     for value, said_at, own in told:
         message = json.loads(value) if isinstance(value, str | bytes) else value
         entries.append(_entry(message, names, parcels.time_of(said_at, otherwise), own))
     return parcels.conversation(to, name, entries)
 
 
-def _entry(message: Any, names: parcels.Names, said_at: int, own: str | None) -> LogEntry:
+def _entry(message: Any, names: parcels.StableIds, said_at: int, own: str | None) -> LogEntry:
     """The entry of a message in LangChain's form.
 
     Args:

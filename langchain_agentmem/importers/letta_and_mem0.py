@@ -47,10 +47,10 @@ class _Agent(NamedTuple):
 
     key: str
     name: str
-    home: parcels.Destination
+    home: parcels.ImportTarget
 
 
-def read_letta(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
+def read_letta(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing]:
     """Agents of Letta, see above.
 
     Args:
@@ -70,7 +70,7 @@ def read_letta(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]
         yield from _in_tables(tables, to)
 
 
-def _agent(row: Row, names: parcels.Names, to: parcels.Destination) -> _Agent | None:
+def _agent(row: Row, names: parcels.StableIds, to: parcels.ImportTarget) -> _Agent | None:
     """An agent; None if it is not to come."""
     key, name = str(row.get("id") or row.get("name")), names.given(row.get("name") or row.get("id"), row)
     if to.keys:
@@ -83,10 +83,10 @@ def _agent(row: Row, names: parcels.Names, to: parcels.Destination) -> _Agent | 
 # -- files ---------------------------------------------------------------------------------------------------------
 
 
-def _in_file(path: Path, name: str, to: parcels.Destination) -> Iterator[parcels.Thing]:
+def _in_file(path: Path, name: str, to: parcels.ImportTarget) -> Iterator[parcels.Thing]:
     given, at = parcels.value_of_file(path, to.limits), parcels.time_of_file(path)
     if isinstance(given, list) and given and all(isinstance(each, Mapping) and "text" in each for each in given):
-        if (agent := _agent({"name": name}, parcels.Names(), to)) is not None:
+        if (agent := _agent({"name": name}, parcels.StableIds(), to)) is not None:
             yield from _passages(agent, given)
         return
     if not isinstance(given, Mapping):
@@ -97,12 +97,12 @@ def _in_file(path: Path, name: str, to: parcels.Destination) -> Iterator[parcels
         agents, blocks = given["agents"], {each["id"]: each for each in given["blocks"]}
     else:
         raise InvalidInput(f"{safe_repr(str(path))} is no agent file of Letta: it has neither agents nor core_memory.")
-    at, names = parcels.time_of(given.get("created_at"), at), parcels.Names()
+    at, names = parcels.time_of(given.get("created_at"), at), parcels.StableIds()
     for row in agents:
         try:
             agent = _agent(row, names, to)
         except parcels.MALFORMED as error:
-            yield parcels.LeftOut(f"the agent {safe_repr(row, 200)}", parcels.why(error))
+            yield parcels.SkippedEntry(f"the agent {safe_repr(row, 200)}", parcels.why(error))
             continue
         if agent is not None:
             mine = [blocks[each] for each in row.get("block_ids") or () if each in blocks]
@@ -113,15 +113,15 @@ def _in_file(path: Path, name: str, to: parcels.Destination) -> Iterator[parcels
 # -- tables --------------------------------------------------------------------------------------------------------
 
 
-def _in_tables(tables: ForeignTables, to: parcels.Destination) -> Iterator[parcels.Thing]:
+def _in_tables(tables: ForeignTables, to: parcels.ImportTarget) -> Iterator[parcels.Thing]:
     found: dict[str, _Agent] = {}
-    names = parcels.Names()
+    names = parcels.StableIds()
     for row in _rows(tables, "agents", "created_at", "id"):
         try:
             if (agent := _agent(row, names, to)) is not None:
                 found[agent.key] = agent
         except parcels.MALFORMED as error:
-            yield parcels.LeftOut(f"the agent {safe_repr(row.get('name'))}", parcels.why(error))
+            yield parcels.SkippedEntry(f"the agent {safe_repr(row.get('name'))}", parcels.why(error))
     each_one = {key: [agent] for key, agent in found.items()}
     blocks = {each["id"]: each for each in _rows(tables, "block")}
     for agent, rows in _by_agent(tables, "blocks_agents", each_one, "agent_id"):
@@ -182,7 +182,7 @@ def _core(agent: _Agent, blocks: Iterable[Row], at: int) -> Iterator[parcels.Thi
 
 
 def _passages(agent: _Agent, rows: Iterable[Row]) -> Iterator[parcels.Thing]:
-    names = parcels.Names()
+    names = parcels.StableIds()
 
     def made(row: Row) -> RowDraft:
         text = parcels.clean(row["text"], "A passage")
@@ -200,14 +200,14 @@ def _conversation(agent: _Agent, name: str, rows: Sequence[Row]) -> Iterator[par
         if entries := _said(rows, agent.home):
             yield parcels.conversation(agent.home, name, entries)
     except parcels.MALFORMED as error:
-        yield parcels.LeftOut(f"the conversation {safe_repr(name)}", parcels.why(error), len(rows), "messages")
+        yield parcels.SkippedEntry(f"the conversation {safe_repr(name)}", parcels.why(error), len(rows), "messages")
 
 
-def _said(rows: Sequence[Row], to: parcels.Destination) -> list[LogEntry]:
+def _said(rows: Sequence[Row], to: parcels.ImportTarget) -> list[LogEntry]:
     """What was said, oldest first."""
     found: list[LogEntry] = []
     spoken: set[str] = set()
-    names = parcels.Names()
+    names = parcels.StableIds()
     for at, _, row in sorted((parcels.time_of(each.get("created_at"), to.now), n, each) for n, each in enumerate(rows)):
         given = row.get("id")
         key = given if isinstance(given, str) and _OWN_ID.fullmatch(given) else None
@@ -302,7 +302,7 @@ _TAGS = {"agent_id": "agent", "run_id": "run", "app_id": "app"}
 _KNOWN = frozenset({"id", "memory", "user_id", "categories", "created_at", "expiration_date", *_TAGS})
 
 
-def read_mem0(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
+def read_mem0(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing]:
     """What mem0 remembers, see above.
 
     Args:
@@ -324,7 +324,7 @@ def read_mem0(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
     for each in found:
         user = each.get("user_id") if isinstance(each, Mapping) else None
         if not isinstance(user, str | None):
-            yield parcels.LeftOut(f"the memory {safe_repr(each, 200)}", "its user is no text.", holds="memories")
+            yield parcels.SkippedEntry(f"the memory {safe_repr(each, 200)}", "its user is no text.", holds="memories")
         elif to.wants(user):
             by_user.setdefault(user, []).append(each)
     for user, rows in by_user.items():
@@ -332,15 +332,15 @@ def read_mem0(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
         make = partial(_memory, to)
         yield from parcels.remembered(to, rows, make, lambda row: f"the memory {safe_repr(row, 200)}", *labels)
     if isinstance(relations := lists.get("relations"), list) and relations:
-        yield parcels.LeftOut("relations", "only memories are read.", len(relations), "relations")
+        yield parcels.SkippedEntry("relations", "only memories are read.", len(relations), "relations")
 
 
-def _memory(to: parcels.Destination, given: Mapping[str, Any]) -> RowDraft:
+def _memory(to: parcels.ImportTarget, given: Mapping[str, Any]) -> RowDraft:
     text = parcels.clean(given["memory"], "A memory")
     tags = [f"{tag}:{given[name]}" for name, tag in _TAGS.items() if given.get(name)]
     tags += [str(each) for each in given.get("categories") or ()]
     details = {name: value for name, value in given.items() if name not in _KNOWN and value not in (None, {}, [])}
-    key = id_of(parcels.Names().given(given.get("id"), text), "record")
+    key = id_of(parcels.StableIds().given(given.get("id"), text), "record")
     end = None if given.get("expiration_date") is None else parcels.time_of(given["expiration_date"], to.now)
     if end is not None and end <= to.now:
         raise InvalidInput("it has expired.")

@@ -66,10 +66,10 @@ class MovingReport:
     added: dict[str, int] = field(default_factory=dict)
     known: dict[str, int] = field(default_factory=dict)
     added_to: dict[str, int] = field(default_factory=dict)
-    left_out: list[parcels.LeftOut] = field(default_factory=list)
+    left_out: list[parcels.SkippedEntry] = field(default_factory=list)
     left: int = 0
     left_by: dict[str, int] = field(default_factory=dict)
-    places: list[parcels.ImportedTo] = field(default_factory=list)
+    places: list[parcels.ThreadTarget] = field(default_factory=list)
 
 
 def _count(counts: dict[str, int], name: str, number: int) -> None:
@@ -77,7 +77,7 @@ def _count(counts: dict[str, int], name: str, number: int) -> None:
         counts[name] = counts.get(name, 0) + number
 
 
-def _leave(report: MovingReport, thing: parcels.LeftOut) -> None:
+def _leave(report: MovingReport, thing: parcels.SkippedEntry) -> None:
     report.left += thing.count
     _count(report.left_by, thing.holds, thing.count)
     if thing.holds in WHOLES:
@@ -86,11 +86,11 @@ def _leave(report: MovingReport, thing: parcels.LeftOut) -> None:
         report.left_out.append(thing)
 
 
-def _bring(report: MovingReport, parcel: parcels.Parcel, memory: AgentMemory) -> None:
+def _bring(report: MovingReport, parcel: parcels.ImportBatch, memory: AgentMemory) -> None:
     try:
         added, known = parcel.store(memory, dry_run=report.dry_run)
     except InvalidInput as error:
-        _leave(report, parcels.LeftOut(parcel.what, parcels.why(error), parcel.count, parcel.holds))
+        _leave(report, parcels.SkippedEntry(parcel.what, parcels.why(error), parcel.count, parcel.holds))
         return
     _count(report.added, parcel.holds, added)
     _count(report.known, parcel.holds, known)
@@ -129,7 +129,7 @@ def destination(
     only: Sequence[str],
     owners: Mapping[str, str] | None,
     allow: Sequence[str],
-) -> parcels.Destination:
+) -> parcels.ImportTarget:
     """Check the options of `AgentMemory.import_from`.
 
     Raises:
@@ -146,7 +146,7 @@ def destination(
     given: Mapping[str, str] = check_value(Mapping[str, str] | None, owners, "owners") or {}
     if given and len(Scopes(template=home).keys) != 1:
         raise InvalidInput('owners fills the one key of a namespace: name one such as ("users", "{user_id}").')
-    return parcels.Destination(
+    return parcels.ImportTarget(
         kind,
         home,
         scopes,
@@ -169,7 +169,7 @@ def moving(
         report = MovingReport(kind, name, dry_run)
         with closing(KINDS[to.kind](source, to)) as things:
             while (thing := parcels.whole(name, partial(next, things, None))) is not None:
-                if isinstance(thing, parcels.LeftOut):
+                if isinstance(thing, parcels.SkippedEntry):
                     _leave(report, thing)
                 else:
                     _bring(report, thing, memory)
@@ -177,7 +177,7 @@ def moving(
                     done = sum((*report.added.values(), *report.known.values(), report.left))
                     tell(Progress(thing.what, done, None))
         for each in sorted(to.only - to.met):
-            _leave(report, parcels.LeftOut(safe_repr(each), "the source has nothing of this id."))
+            _leave(report, parcels.SkippedEntry(safe_repr(each), "the source has nothing of this id."))
         step.finish(lambda: {"added": report.added, "known": report.known, "left": report.left})
     return report
 

@@ -53,7 +53,7 @@ _OF_LANGGRAPH = {"source", "step", "parents", "writes", "thread_id", "run_id", "
 """Keys of a checkpoint's metadata that tell of no owner."""
 
 
-class Destination(NamedTuple):
+class ImportTarget(NamedTuple):
     """Where things go.
 
     Attributes:
@@ -90,7 +90,7 @@ class Destination(NamedTuple):
         self.met.update(met)
         return bool(met) or not self.only
 
-    def of(self, name: Any, told: Iterable[Mapping[str, Any]] = ()) -> Destination | None:
+    def of(self, name: Any, told: Iterable[Mapping[str, Any]] = ()) -> ImportTarget | None:
         """Where a conversation goes: to its owner, if the namespace has keys.
 
         Args:
@@ -136,7 +136,7 @@ class Destination(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class SkippedEntry:
     """Something that was not brought.
 
     Attributes:
@@ -153,7 +153,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImportedTo:
+class ThreadTarget:
     """Where a thread or a conversation goes.
 
     Attributes:
@@ -166,7 +166,7 @@ class ImportedTo:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Parcel:
+class ImportBatch:
     """Things that are written at once.
 
     Attributes:
@@ -182,25 +182,25 @@ class Parcel:
     what: str
     count: int
     store: Callable[..., tuple[int, int]]
-    place: ImportedTo | None = None
+    place: ThreadTarget | None = None
 
 
 Make: TypeAlias = Callable[[Transaction, int], Collection[Any]]
 """Writes something at a time; gives what was new."""
 
 
-def written(holds: Holds, what: str, count: int, path: str, make: Make, name: str | None = None) -> Parcel:
+def written(holds: Holds, what: str, count: int, path: str, make: Make, name: str | None = None) -> ImportBatch:
     """Return a parcel that one operation writes.
 
     Args:
-        holds: See `Parcel`.
-        what: See `Parcel`.
-        count: See `Parcel`.
+        holds: See `ImportBatch`.
+        what: See `ImportBatch`.
+        count: See `ImportBatch`.
         path: The path of the namespace.
         make: The operation.
         name: The conversation that the things belong to. Default: none.
     """
-    place = None if name is None else ImportedTo(id=name, namespace=namespace_of(path))
+    place = None if name is None else ThreadTarget(id=name, namespace=namespace_of(path))
 
     def store(memory: AgentMemory, *, dry_run: bool) -> tuple[int, int]:
         database = memory.database
@@ -218,20 +218,20 @@ def written(holds: Holds, what: str, count: int, path: str, make: Make, name: st
                 database.emit(partial(event, message_ids=tuple(new)))
         return len(new), count - len(new)
 
-    return Parcel(holds=holds, what=what, count=count, store=store, place=place)
+    return ImportBatch(holds=holds, what=what, count=count, store=store, place=place)
 
 
-Thing: TypeAlias = Parcel | LeftOut
-Reader: TypeAlias = Callable[[Any, Destination], Generator[Thing]]
+Thing: TypeAlias = ImportBatch | SkippedEntry
+Reader: TypeAlias = Callable[[Any, ImportTarget], Generator[Thing]]
 """Opens a source, yields what it holds and what of it is left out, and closes it."""
 
 
 def owned(
-    to: Destination,
+    to: ImportTarget,
     name: Any,
     what: str,
     count: int,
-    build: Callable[[Destination], Parcel],
+    build: Callable[[ImportTarget], ImportBatch],
     *,
     told: Iterable[Mapping[str, Any]] = (),
     holds: Holds = "messages",
@@ -244,7 +244,7 @@ def owned(
         what: What it is.
         count: How many things it holds.
         build: Makes the parcel of where it goes.
-        told: What the source says of its owner, see `Destination.of`.
+        told: What the source says of its owner, see `ImportTarget.of`.
         holds: What these things are.
     """
     try:
@@ -252,7 +252,7 @@ def owned(
         if home is not None:
             yield build(home)
     except MALFORMED as error:
-        yield LeftOut(what, why(error), count, holds)
+        yield SkippedEntry(what, why(error), count, holds)
 
 
 def why(error: BaseException) -> str:
@@ -271,7 +271,7 @@ def whole(name: str, read: Callable[[], T]) -> T:
         raise InvalidInput(f"{name} cannot be read: {why(error)}.") from error
 
 
-class Names:
+class StableIds:
     """Gives ids that are the same each time a source is read."""
 
     def __init__(self) -> None:
@@ -290,7 +290,7 @@ class Names:
         return name if self._times[name] == 1 else f"{name}-{self._times[name]}"
 
 
-def conversation(to: Destination, name: Any, entries: Sequence[LogEntry]) -> Parcel:
+def conversation(to: ImportTarget, name: Any, entries: Sequence[LogEntry]) -> ImportBatch:
     """A conversation.
 
     Args:
@@ -329,7 +329,7 @@ def clean(value: Any, what: str) -> str:
     return redact(text_given(value, what))
 
 
-def memories(to: Destination, what: str, drafts: Sequence[RowDraft], *labels: str) -> Parcel:
+def memories(to: ImportTarget, what: str, drafts: Sequence[RowDraft], *labels: str) -> ImportBatch:
     """What is remembered in a namespace, on its branch "main", which its threads see.
 
     Args:
@@ -348,7 +348,7 @@ def memories(to: Destination, what: str, drafts: Sequence[RowDraft], *labels: st
 
 
 def remembered(
-    to: Destination, rows: Iterable[T], make: Callable[[T], RowDraft | None], name: Callable[[T], str], *labels: str
+    to: ImportTarget, rows: Iterable[T], make: Callable[[T], RowDraft | None], name: Callable[[T], str], *labels: str
 ) -> Iterator[Thing]:
     """Rows as memories, a page of them in a parcel. Those that are malformed are left out.
 
@@ -367,12 +367,12 @@ def remembered(
                 if (draft := make(row)) is not None:
                     drafts[draft.key] = draft
             except MALFORMED as error:
-                yield LeftOut(name(row), why(error), holds="memories")
+                yield SkippedEntry(name(row), why(error), holds="memories")
         if drafts:
             try:
                 yield memories(to, what, [*drafts.values()], *labels)
             except MALFORMED as error:
-                yield LeftOut(what, why(error), len(drafts), "memories")
+                yield SkippedEntry(what, why(error), len(drafts), "memories")
 
 
 def add_unknown(tx: Transaction, change: Change, drafts: Sequence[RowDraft]) -> list[RowDraft]:
@@ -387,7 +387,7 @@ def add_unknown(tx: Transaction, change: Change, drafts: Sequence[RowDraft]) -> 
     return new
 
 
-def where(to: Destination, *labels: str) -> str:
+def where(to: ImportTarget, *labels: str) -> str:
     """How a report names a namespace."""
     return named((*to.namespace, *labels))
 
@@ -426,11 +426,11 @@ def is_sqlite(source: Path | str) -> bool:
     return isinstance(source, Path) and source.is_file() and begins_plain(source)
 
 
-FileReader: TypeAlias = Callable[[Path, str, Destination], Iterator[Thing]]
+FileReader: TypeAlias = Callable[[Path, str, ImportTarget], Iterator[Thing]]
 """Reads a file, given what it is called: its name without its ending, and the folders that lead to it."""
 
 
-def of_files(path: Path, endings: Sequence[str], read: FileReader, to: Destination) -> Generator[Thing]:
+def of_files(path: Path, endings: Sequence[str], read: FileReader, to: ImportTarget) -> Generator[Thing]:
     """What a file holds, or each file in a folder and below. Of a folder, what cannot be read is left out.
 
     Args:
@@ -453,7 +453,7 @@ def of_files(path: Path, endings: Sequence[str], read: FileReader, to: Destinati
         try:
             yield from [*read(each, name, to)]
         except MALFORMED as error:
-            yield LeftOut(f"the file {safe_repr(each.name)}", why(error))
+            yield SkippedEntry(f"the file {safe_repr(each.name)}", why(error))
 
 
 def value_of_file(path: Path, limits: MemoryLimits, read: Callable[[str], Any] = json.loads) -> Any:

@@ -51,7 +51,7 @@ _TIME = re.compile(r"-(\d{8}-\d{6})-")
 # -- TaskWeaver ----------------------------------------------------------------------------------------------------
 
 
-def read_taskweaver(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
+def read_taskweaver(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing]:
     """Sessions of TaskWeaver.
 
     Args:
@@ -64,16 +64,16 @@ def read_taskweaver(source: Any, to: parcels.Destination) -> Generator[parcels.T
     return parcels.of_files(parcels.path_given(source), (".yaml", ".yml", ".json"), _session, to)
 
 
-def _session(path: Path, name: str, to: parcels.Destination) -> Iterator[parcels.Thing]:
+def _session(path: Path, name: str, to: parcels.ImportTarget) -> Iterator[parcels.Thing]:
     given = parcels.value_of_file(path, to.limits, json.loads if path.suffix.lower() == ".json" else read_yaml)
     if isinstance(given, Mapping) and "rounds" not in given and ("exp_id" in given or "experience_text" in given):
         why = "memory.experiences(folder) reads experiences where they are."
         if to.wants(given.get("exp_id"), name):
-            yield parcels.LeftOut(f"the experience in {safe_repr(path.name)}", why, holds="experiences")
+            yield parcels.SkippedEntry(f"the experience in {safe_repr(path.name)}", why, holds="experiences")
         return
     if not isinstance(given, Mapping) or not isinstance(given.get("rounds"), list):
         raise InvalidInput(f"{safe_repr(str(path))} is no session of TaskWeaver: it has no rounds.")
-    _give_ids(given, parcels.Names())
+    _give_ids(given, parcels.StableIds())
     session = Conversation.from_dict(given)
     own, entries = given.get("id"), _entries(session, parcels.time_of_file(path))
     key = own if isinstance(own, str) and own else name
@@ -81,7 +81,7 @@ def _session(path: Path, name: str, to: parcels.Destination) -> Iterator[parcels
     yield from parcels.owned(to, key, what, len(entries), build)
 
 
-def _give_ids(given: Mapping[str, Any], names: parcels.Names) -> None:
+def _give_ids(given: Mapping[str, Any], names: parcels.StableIds) -> None:
     """Give the rounds, posts and attachments an id that have none."""
     for each in given["rounds"]:
         each["id"] = names.given(each.get("id"), "round", each.get("user_query"))
@@ -113,7 +113,7 @@ def _time_in(name: str, otherwise: int) -> int:
 # -- MARSYS --------------------------------------------------------------------------------------------------------
 
 
-def read_marsys(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
+def read_marsys(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing]:
     """What MARSYS' `save_to_file` wrote; the name of the file is taken for the id of the conversation.
 
     Args:
@@ -126,7 +126,7 @@ def read_marsys(source: Any, to: parcels.Destination) -> Generator[parcels.Thing
     return parcels.of_files(parcels.path_given(source), (".json",), _saved, to)
 
 
-def _saved(path: Path, name: str, to: parcels.Destination) -> Iterator[parcels.Thing]:
+def _saved(path: Path, name: str, to: parcels.ImportTarget) -> Iterator[parcels.Thing]:
     given = parcels.value_of_file(path, to.limits)
     if not isinstance(given, Mapping) or not isinstance(given.get("messages"), list):
         raise InvalidInput(f"{safe_repr(str(path))} was not written by MARSYS' save_to_file: it has no messages.")
@@ -137,17 +137,17 @@ def _saved(path: Path, name: str, to: parcels.Destination) -> Iterator[parcels.T
     yield from parcels.owned(to, name, f"the file {safe_repr(path.name)}", len(messages), made)
 
 
-def _conversation(name: str, messages: Sequence[Any], saved_at: int, to: parcels.Destination) -> parcels.Parcel:
-    names, entries = parcels.Names(), []
+def _conversation(name: str, messages: Sequence[Any], saved_at: int, to: parcels.ImportTarget) -> parcels.ImportBatch:
+    names, entries = parcels.StableIds(), []
     for each in messages:
         key = names.given(each.get("message_id"), each)
         entries.append(parcels.said({**each, "message_id": key}, saved_at))
     return parcels.conversation(to, name, entries)
 
 
-def _facts(name: str, messages: Sequence[Any], saved_at: int, to: parcels.Destination) -> parcels.Parcel:
+def _facts(name: str, messages: Sequence[Any], saved_at: int, to: parcels.ImportTarget) -> parcels.ImportBatch:
     """Facts as records: in such a sentence nobody can tell the subject from the object."""
-    names, drafts = parcels.Names(), []
+    names, drafts = parcels.StableIds(), []
     for each in messages:
         text = parcels.clean(each["content"], "A fact")
         drafts.append(record(names.given(None, each), text, ["fact", f"role:{each['role']}"], saved_at))
@@ -157,7 +157,7 @@ def _facts(name: str, messages: Sequence[Any], saved_at: int, to: parcels.Destin
 # -- OPUS ----------------------------------------------------------------------------------------------------------
 
 
-def read_opus(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
+def read_opus(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing]:
     """Prompts and replies of an agent_memory.json, however damaged, as entries of the audit trail.
 
     Args:
@@ -177,7 +177,7 @@ def read_opus(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
         what = f"entries from {number * PAGE + 1:,} on, in {parcels.where(to)}"
         yield parcels.written("entries", what, len(page), path_, _added(path_, page))
     for each in loaded.lost:
-        yield parcels.LeftOut("an entry", each, holds="entries")
+        yield parcels.SkippedEntry("an entry", each, holds="entries")
 
 
 def _judged(entry: AuditEntry) -> AuditEntry:
@@ -255,7 +255,7 @@ class _Branch:
     copied: bool = False
 
 
-def read_memgpt(source: Any, to: parcels.Destination) -> Generator[parcels.Thing]:
+def read_memgpt(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing]:
     """Core, recall and archival memory of a MemGPT-style file.
 
     Args:
@@ -272,7 +272,7 @@ def read_memgpt(source: Any, to: parcels.Destination) -> Generator[parcels.Thing
         yield from _trees(tables, form, to)
 
 
-def _trees(tables: ForeignTables, form: _Form, to: parcels.Destination) -> Iterator[parcels.Thing]:
+def _trees(tables: ForeignTables, form: _Form, to: parcels.ImportTarget) -> Iterator[parcels.Thing]:
     """Each branch that has no parent, with all its forks."""
     found = _branches(tables, to)
     yield from _remembered(tables, form, found, to)
@@ -287,7 +287,7 @@ def _trees(tables: ForeignTables, form: _Form, to: parcels.Destination) -> Itera
     reached = {each.key for root in roots for each in _all(root)}
     for key in found.keys() - reached:
         what, count = f"the branch {safe_repr(key)}", len(found[key].rows) or 1
-        yield parcels.LeftOut(what, "it is among its own parents.", count, "memories")
+        yield parcels.SkippedEntry(what, "it is among its own parents.", count, "memories")
     for root in roots:
         at = BranchAt(to.path(), root.name, to.scopes)
         count = sum(len(each.rows) for each in _all(root))
@@ -301,9 +301,9 @@ def _all(branch: _Branch) -> Iterator[_Branch]:
         yield from _all(each)
 
 
-def _branches(tables: ForeignTables, to: parcels.Destination) -> dict[str, _Branch]:
+def _branches(tables: ForeignTables, to: parcels.ImportTarget) -> dict[str, _Branch]:
     found: dict[str, _Branch] = {}
-    names = parcels.Names()
+    names = parcels.StableIds()
     for row in _rows(tables, "branches", "created_at"):
         key, parent = str(row["id"]), None if row["parent_id"] is None else str(row["parent_id"])
         name = id_of(names.given(row.get("name") or key), "branch")
@@ -312,28 +312,28 @@ def _branches(tables: ForeignTables, to: parcels.Destination) -> dict[str, _Bran
 
 
 def _remembered(
-    tables: ForeignTables, form: _Form, found: Mapping[str, _Branch], to: parcels.Destination
-) -> Iterator[parcels.LeftOut]:
+    tables: ForeignTables, form: _Form, found: Mapping[str, _Branch], to: parcels.ImportTarget
+) -> Iterator[parcels.SkippedEntry]:
     """Put everything on its branch; gives what cannot be."""
     meta: Mapping[tuple[Any, Any], Mapping[str, Any]] = {}
     if "core_meta" in tables.columns:
         meta = {(row["branch_id"], row["key"]): row for row in tables.rows("core_meta")}
-    names: dict[str, parcels.Names] = defaultdict(parcels.Names)
+    names: dict[str, parcels.StableIds] = defaultdict(parcels.StableIds)
     for table, drafted in ((form.core, _core), (form.recall, _event), (form.archival, _record)):
         for row in _rows(tables, table, "id"):
             what = f"{table} {safe_repr(row.get('id', row.get('key')))}"
             branch = found.get(str(row["branch_id"]))
             if branch is None:
-                yield parcels.LeftOut(what, f"there is no branch {safe_repr(row['branch_id'])}.", holds="memories")
+                yield parcels.SkippedEntry(what, f"there is no branch {safe_repr(row['branch_id'])}.", holds="memories")
                 continue
             more = meta.get((row["branch_id"], row.get("key")), {})
             try:
                 branch.rows.append(drafted({**more, **row}, names[branch.key], to))
             except parcels.MALFORMED as error:
-                yield parcels.LeftOut(what, parcels.why(error), holds="memories")
+                yield parcels.SkippedEntry(what, parcels.why(error), holds="memories")
 
 
-def _core(row: Mapping[str, Any], names: parcels.Names, to: parcels.Destination) -> tuple[int, RowDraft]:
+def _core(row: Mapping[str, Any], names: parcels.StableIds, to: parcels.ImportTarget) -> tuple[int, RowDraft]:
     del names
     created = parcels.time_of(row.get("created_at"), parcels.time_of(row.get("updated_at"), to.now))
     updated = parcels.time_of(row.get("updated_at"), created)
@@ -348,14 +348,14 @@ def _core(row: Mapping[str, Any], names: parcels.Names, to: parcels.Destination)
     return updated, RowDraft(CORE, key, body_of(value), created, importance=importance, expires_at=end)
 
 
-def _event(row: Mapping[str, Any], names: parcels.Names, to: parcels.Destination) -> tuple[int, RowDraft]:
+def _event(row: Mapping[str, Any], names: parcels.StableIds, to: parcels.ImportTarget) -> tuple[int, RowDraft]:
     at = parcels.time_of(row["created_at"], to.now)
     kind, text = name_given(row["kind"], "a kind of event"), text_given(row["text"], "An event")
     key = names.given(None, row["branch_id"], row["created_at"], kind, text)
     return at, RowDraft(EVENT, key, body_of(redact(text)), at, label=redact(kind), findable=True)
 
 
-def _record(row: Mapping[str, Any], names: parcels.Names, to: parcels.Destination) -> tuple[int, RowDraft]:
+def _record(row: Mapping[str, Any], names: parcels.StableIds, to: parcels.ImportTarget) -> tuple[int, RowDraft]:
     at = parcels.time_of(row["created_at"], to.now)
     text = parcels.clean(row["text"], "A record")
     own = row["id"] if isinstance(row["id"], str) else None
