@@ -37,7 +37,7 @@ from langchain_agentmem.compaction.compaction_config import (
 )
 from langchain_agentmem.errors import InvalidInput, leaves_the_node, safe_repr
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
-from langchain_agentmem.language_models.summarization import SummarizationConfig, Summarized, summarizing
+from langchain_agentmem.language_models.summarization import SummarizationConfig, SummaryResult, summarizing
 from langchain_agentmem.language_models.tokens import TokenCounter, clipped
 from langchain_agentmem.messages.history_repair import (
     Bundle,
@@ -238,7 +238,7 @@ asummarization = awaited(summarization)
 
 def shortening(
     messages: list[BaseMessage], situation: ProcessorContext, database: Database | None = None
-) -> tuple[list[BaseMessage], Summarized | None]:
+) -> tuple[list[BaseMessage], SummaryResult | None]:
     """Summarize as much as the target needs, and no more.
 
     Args:

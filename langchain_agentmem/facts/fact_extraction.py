@@ -38,7 +38,7 @@ from langchain_agentmem.facts import fact_store
 from langchain_agentmem.facts.fact import ExtractionFailure, FactsConfig, name_of, sentence
 from langchain_agentmem.facts.fact_store import FactChanges, FactsContext, FactStatement, FactView
 from langchain_agentmem.language_models.lenient_json import is_cut_off, read_json, read_row, strip_reasoning
-from langchain_agentmem.language_models.model_calls import Writer, ask
+from langchain_agentmem.language_models.model_calls import SourceNote, ask
 from langchain_agentmem.language_models.tool_factory import passage
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.rewinding import memory_rows
@@ -464,7 +464,7 @@ def _batch(
         # What was changed meanwhile waits to be shown as it is now.
         shown = {due.key: (due.message, due.said_at) for due in some}
         still = [due for due in waiting(facts, list(shown)) if (due.message, due.said_at) == shown[due.key]]
-        facts.change.writer = Writer("model")
+        facts.change.writer = SourceNote("model")
         most = ground.settings.max_attempts
         error, text = answer.error, answer.text
         if len(still) < len(some):  # the answer may quote what is gone by now, and is not kept

@@ -36,7 +36,7 @@ from langchain_agentmem.facts.fact_store import FactsContext
 from langchain_agentmem.facts.kg_memory import KGMemory
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.language_models.tool_arguments import Arguments, Text
-from langchain_agentmem.language_models.tool_factory import LIMIT, Operation, listed, passage, tools_of, within
+from langchain_agentmem.language_models.tool_factory import LIMIT, ToolOperation, listed, passage, tools_of, within
 from langchain_agentmem.messages.langchain_messages import from_langchain
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.message_marks import is_filler
@@ -141,9 +141,9 @@ def _history(facts: KGMemory, given: FactHistory) -> Any:
 
 _ABOUT = data_table("facts/fact_operations.yaml")
 OPERATIONS = (
-    Operation(name="fact_add", arguments=FactAdd, do=_add, **_ABOUT["fact_add"]),
-    Operation(name="fact_search", arguments=FactSearch, do=_search, **_ABOUT["fact_search"]),
-    Operation(name="fact_history", arguments=FactHistory, do=_history, **_ABOUT["fact_history"]),
+    ToolOperation(name="fact_add", arguments=FactAdd, do=_add, **_ABOUT["fact_add"]),
+    ToolOperation(name="fact_search", arguments=FactSearch, do=_search, **_ABOUT["fact_search"]),
+    ToolOperation(name="fact_history", arguments=FactHistory, do=_history, **_ABOUT["fact_history"]),
 )
 """What a model can do with facts."""
 

@@ -27,7 +27,7 @@ from langchain_agentmem.conversations.log_entries import entry_of, message_of
 from langchain_agentmem.conversations.message_log import LogEntry
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.importers import SourceKind
-from langchain_agentmem.language_models.model_calls import Writer
+from langchain_agentmem.language_models.model_calls import SourceNote
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import MAIN, BranchAt, Change, changed
 from langchain_agentmem.rewinding.memory_rows import RowDraft
@@ -342,7 +342,7 @@ def memories(to: ImportTarget, what: str, drafts: Sequence[RowDraft], *labels: s
     add = partial(add_unknown, drafts=drafts)
 
     def make(tx: Transaction, now: int) -> Collection[Any]:
-        return changed(tx, at, add, now, Writer("import", to.kind))
+        return changed(tx, at, add, now, SourceNote("import", to.kind))
 
     return written("memories", what, len(drafts), at.path, make)
 

@@ -34,7 +34,7 @@ from langchain_agentmem.conversations.log_entries import post_entry, round_entry
 from langchain_agentmem.conversations.message_log import LogEntry
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.importers import parcels
-from langchain_agentmem.language_models.model_calls import Writer
+from langchain_agentmem.language_models.model_calls import SourceNote
 from langchain_agentmem.layers.layer import USUAL
 from langchain_agentmem.layers.memory_layers import MOST, record
 from langchain_agentmem.messages.role_rounds import Conversation
@@ -384,12 +384,12 @@ def _replayed(tx: Transaction, now: int, *, at: BranchAt, branch: _Branch, kind:
         before = len(waiting) if fork is None else sum(at <= fork.made for at, _ in waiting)
         add = partial(parcels.add_unknown, drafts=[draft for _, draft in waiting[:before]])
         waiting = waiting[before:]
-        new += changed(tx, at, add, now, Writer("import", kind))
+        new += changed(tx, at, add, now, SourceNote("import", kind))
         if fork is not None:
             own = at._replace(name=fork.name)
             if not query.find_branch(tx, path=at.path, kind=KIND, name=fork.name):
                 own = branches.fork(tx, at, fork.name, now)
-                new += changed(tx, own, partial(_begun, fork=fork), now, Writer("import", kind))
+                new += changed(tx, own, partial(_begun, fork=fork), now, SourceNote("import", kind))
             new += _replayed(tx, now, at=own, branch=fork, kind=kind)
     return new
 

@@ -58,7 +58,7 @@ _WITHOUT_DATABASE = Tracing()
 """For work that needs no database."""
 
 
-class Writer(NamedTuple):
+class SourceNote(NamedTuple):
     """Where it comes from what is being remembered.
 
     Attributes:
@@ -71,20 +71,20 @@ class Writer(NamedTuple):
     actor: str | None = None
 
 
-NOBODY = Writer()
+NOBODY = SourceNote()
 """Nobody says where it comes from."""
-_writer: contextvars.ContextVar[Writer] = contextvars.ContextVar("agentmem_writer")
+_writer: contextvars.ContextVar[SourceNote] = contextvars.ContextVar("agentmem_writer")
 
 
-def writer() -> Writer:
+def writer() -> SourceNote:
     """Where it comes from what is remembered here."""
     return _writer.get(NOBODY)
 
 
 @contextmanager
 def written_by(source: str, actor: str | None = None) -> Iterator[None]:
-    """Set the source and actor of what is written meanwhile; the arguments are those of `Writer`."""
-    token = _writer.set(Writer(source, actor))
+    """Set the source and actor of what is written meanwhile; the arguments are those of `SourceNote`."""
+    token = _writer.set(SourceNote(source, actor))
     try:
         yield
     finally:
@@ -262,7 +262,7 @@ def is_too_large(error: BaseException) -> bool:
     return refusal(error) in {"tokens", "bytes", "rate"}
 
 
-class _Told(NamedTuple):
+class _ErrorDescription(NamedTuple):
     """What one error says."""
 
     classes: frozenset[str]
@@ -277,7 +277,7 @@ def _rows() -> list[dict[str, Any]]:
     return rows
 
 
-def _fits(row: Mapping[str, Any], told: _Told) -> bool:
+def _fits(row: Mapping[str, Any], told: _ErrorDescription) -> bool:
     """Whether a row of the table says what was told."""
     return (
         row.get("status", 0) == told.status
@@ -296,7 +296,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
-def _told(error: BaseException) -> _Told:
+def _told(error: BaseException) -> _ErrorDescription:
     """What an error says, wherever its client keeps it: as attributes, in the response, or in the body of that."""
     response = getattr(error, "response", None)
     body = getattr(error, "body", None)
@@ -307,4 +307,6 @@ def _told(error: BaseException) -> _Told:
     told += [(body.get("ResponseMetadata") or {}).get("HTTPStatusCode"), *map(inner.get, ("code", "type", "Code"))]
     said = [str(value) for value in told if isinstance(value, int | str) and not isinstance(value, bool)]
     status = next((int(each) for each in said if re.fullmatch(r"[45]\d\d", each)), None)
-    return _Told(frozenset(kind.__name__ for kind in type(error).__mro__), status, frozenset(said), str(error))
+    return _ErrorDescription(
+        frozenset(kind.__name__ for kind in type(error).__mro__), status, frozenset(said), str(error)
+    )

@@ -461,7 +461,7 @@ _HALVINGS = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Summarized:
+class SummaryResult:
     """What came of summarizing.
 
     Attributes:
@@ -485,7 +485,7 @@ def summarizing(
     output_tokens: int,
     input_tokens: int,
     database: Database | None = None,
-) -> Summarized:
+) -> SummaryResult:
     """Summarize messages.
 
     Args:
@@ -503,7 +503,7 @@ def summarizing(
         The summary, which counts in `stands_for` all messages it goes back to.
     """
     said, earlier = _continued(messages, earlier)
-    fold = _Fold([turn_of(each) for each in said], input_tokens, output_tokens, config, counter, earlier)
+    fold = _SummaryProgress([turn_of(each) for each in said], input_tokens, output_tokens, config, counter, earlier)
     failure: Exception | None = None
     calls = halvings = 0
     while model is not None and fold.rest:
@@ -527,11 +527,11 @@ def summarizing(
             break
     summary = fold.finished()
     count = (earlier.stands_for if earlier else 0) + len(said)
-    return Summarized(summary=replace(summary, stands_for=count), failure=failure, calls=calls)
+    return SummaryResult(summary=replace(summary, stands_for=count), failure=failure, calls=calls)
 
 
 @dataclass
-class _Fold:
+class _SummaryProgress:
     """What is summarized so far, and what is not yet."""
 
     rest: list[Turn]

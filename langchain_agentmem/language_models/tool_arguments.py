@@ -131,7 +131,7 @@ class RecallEvict(Arguments):
     oldest: int | None = Field(default=None, ge=1, description="So many of the oldest events.")
 
 
-class Nothing(Arguments):
+class NoArguments(Arguments):
     """No arguments."""
 
 

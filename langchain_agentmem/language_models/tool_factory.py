@@ -84,7 +84,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def tools_of(
-    operations: Iterable[Operation],
+    operations: Iterable[ToolOperation],
     kind: type[Any],
     part: str,
     memory: Any,
@@ -151,7 +151,7 @@ class _Tool(StructuredTool):
         return super()._parse_input(tool_input, tool_call_id)
 
 
-def _tool_of(operation: Operation, memory_of: Callable[[Mapping[str, Any]], Any]) -> BaseTool:
+def _tool_of(operation: ToolOperation, memory_of: Callable[[Mapping[str, Any]], Any]) -> BaseTool:
     """Make the tool of an operation. It writes in the name of the model, and tells it of an error: the run goes on."""
     # Functions of their own, since it is from them that LangChain learns that they want the run's config.
 
@@ -207,7 +207,7 @@ def chosen(tools: Sequence[BaseTool], include: Iterable[str] | None, more: str =
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Operation:
+class ToolOperation:
     """Something that a model can do with its memory.
 
     Attributes:

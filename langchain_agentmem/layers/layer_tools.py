@@ -20,7 +20,7 @@ from langchain_agentmem.base.safe_repr import counted
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models import tool_arguments as given_as
 from langchain_agentmem.language_models.model_calls import ModelLike
-from langchain_agentmem.language_models.tool_factory import Operation, listed, passage, tools_of, within
+from langchain_agentmem.language_models.tool_factory import ToolOperation, listed, passage, tools_of, within
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.rewinding.branches import named_branch
@@ -70,7 +70,7 @@ def _mem_recall_evict(layers: Any, given: given_as.RecallEvict) -> str:
     return f"{counted(count, 'events')} left recall memory."
 
 
-def _mem_recall_summarize(layers: Any, given: given_as.Nothing) -> Any:
+def _mem_recall_summarize(layers: Any, given: given_as.NoArguments) -> Any:
     del given
     return {"summarized": layers.recall.summarize()}
 
@@ -156,9 +156,9 @@ _FUNCTIONS: tuple[Callable[[Any, Any], Any], ...] = (
 )  # fmt: skip
 
 
-def _operation_of(do: Callable[[Any, Any], Any]) -> Operation:
+def _operation_of(do: Callable[[Any, Any], Any]) -> ToolOperation:
     name = do.__name__.removeprefix("_")
-    return Operation(name=name, arguments=get_type_hints(do)["given"], do=do, **_ABOUT[name])
+    return ToolOperation(name=name, arguments=get_type_hints(do)["given"], do=do, **_ABOUT[name])
 
 
 OPERATIONS = tuple(map(_operation_of, _FUNCTIONS))

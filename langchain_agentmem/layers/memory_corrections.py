@@ -27,7 +27,7 @@ from langchain_agentmem.base.encoding import read_column, write_plain
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, range_of
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, Outdated, safe_repr
 from langchain_agentmem.facts import fact as fact_values
-from langchain_agentmem.language_models.model_calls import Writer
+from langchain_agentmem.language_models.model_calls import SourceNote
 from langchain_agentmem.layers.layer import USUAL
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.memory_layers import next_version, redraft
@@ -407,7 +407,7 @@ class Corrections:
         thread, path = thread_id_of(layers._ground.point), path_of(layers.namespace)
 
         def make(tx: Transaction, change: Change) -> Correction:
-            change.writer = Writer("person", who)
+            change.writer = SourceNote("person", who)
             old = memory_rows.named(tx, change.view, kind, [key]).get(key)
             before = _row_of(kind, old)
             if expected not in (None, _version_of(before)):

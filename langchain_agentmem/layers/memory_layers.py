@@ -30,7 +30,7 @@ from langchain_agentmem.base.origins import rank_of
 from langchain_agentmem.base.redaction import redact_value
 from langchain_agentmem.base.safe_repr import counted
 from langchain_agentmem.errors import InvalidInput, safe_repr
-from langchain_agentmem.language_models.model_calls import Writer, compaction_key
+from langchain_agentmem.language_models.model_calls import SourceNote, compaction_key
 from langchain_agentmem.layers import layer
 from langchain_agentmem.layers.compression import truncated
 from langchain_agentmem.layers.layer import USUAL, CoreEntry, Event, Ground, Layer, Record
@@ -491,7 +491,7 @@ def consolidate(
 
         def make(tx: Transaction, change: Change) -> ConsolidationReport:
             if ground.compressor.model is not None:
-                change.writer = Writer("model")
+                change.writer = SourceNote("model")
             there = memory_rows.named(tx, change.view, EVENT, [each.key for events, _ in texts for each in events])
             numbers = {each.number for each in there.values()}
             whole = [each for each in texts if numbers.issuperset(event.number for event in each[0])]

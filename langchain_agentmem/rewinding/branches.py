@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.namespaces import Scopes, id_of, namespace_of, path_of
 from langchain_agentmem.errors import BranchMoved, InvalidInput, safe_repr
-from langchain_agentmem.language_models.model_calls import NOBODY, Writer, writer
+from langchain_agentmem.language_models.model_calls import NOBODY, SourceNote, writer
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, FACT, RECORD, Author, Kept, Place, RowDraft, View
 from langchain_agentmem.search.search_index import Series
@@ -218,7 +218,7 @@ class Change:
     now: int
     drafts: list[RowDraft] = field(default_factory=list)
     evicted: list[str] = field(default_factory=list)
-    writer: Writer = NOBODY
+    writer: SourceNote = NOBODY
     thread: str | None = None
 
     def remove(self, kind: str, key: str) -> None:
@@ -315,7 +315,7 @@ class MemorySession:
 
 
 def changed(
-    tx: Transaction, point: Standpoint, make: Callable[[Transaction, Change], T], now: int, told: Writer = NOBODY
+    tx: Transaction, point: Standpoint, make: Callable[[Transaction, Change], T], now: int, told: SourceNote = NOBODY
 ) -> T:
     """The same, as an operation.
 
