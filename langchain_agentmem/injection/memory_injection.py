@@ -36,7 +36,14 @@ from langchain_agentmem.facts.fact_store import FactView
 from langchain_agentmem.language_models.tokens import ARCHIVAL, CORE, RECALL, Budget, BudgetLike, TokenCounter
 from langchain_agentmem.layers.layer import CoreEntry, Event, Record, event_of, record_of
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.prompt_context import HEADINGS, NEWEST, Composed, FoundPassage, Material, composed
+from langchain_agentmem.layers.prompt_context import (
+    HEADINGS,
+    NEWEST,
+    PromptMaterial,
+    PromptPassage,
+    PromptSection,
+    composed,
+)
 from langchain_agentmem.messages.message import OWN_TOOLS, Message
 from langchain_agentmem.messages.message_marks import Role, is_injected
 from langchain_agentmem.messages.prompt_forms import Brought, MemoryRunnable, form_of, question_of, woven
@@ -220,7 +227,7 @@ class MemoryInjection(MemoryRunnable):
             and not scopes.shared(path_of(scopes.resolve(None, config)))
         )
 
-    def _compose(self, book: PromptNotes, request: InjectionRequest) -> tuple[Brought, Composed]:
+    def _compose(self, book: PromptNotes, request: InjectionRequest) -> tuple[Brought, PromptSection]:
         """Return all that is shown, and what of it stands before the question, with core memory."""
         layers, material = self._always(request.layers)
         request = request._replace(layers=layers)
@@ -242,8 +249,8 @@ class MemoryInjection(MemoryRunnable):
                 events, records = [*events, *new.events], [*records, *new.records]
                 in_time = in_time or new.in_time
             changed = [replace(each, value=values[each.key]) for each in material.core if each.key in values]
-            changes = composed(Material(changed), self._budget, counter=self._counter)
-            shown = composed(Material(prefix, events, records, in_time), self._budget, counter=self._counter)
+            changes = composed(PromptMaterial(changed), self._budget, counter=self._counter)
+            shown = composed(PromptMaterial(prefix, events, records, in_time), self._budget, counter=self._counter)
             told_anew = changes.text.replace(HEADINGS[CORE], "## Core Memory, changed since", 1)
             texts = {CHANGES: told_anew, **shown.sections}
             core = texts.pop(CORE, "")
@@ -269,7 +276,7 @@ class MemoryInjection(MemoryRunnable):
         for noted in book.standing().values():
             told.update(noted[CHANGES].values if CHANGES in noted else {})
         changed = [each for each in core if before.get(each.key) != each.value]
-        changes = composed(Material(changed), self._budget, counter=self._counter)
+        changes = composed(PromptMaterial(changed), self._budget, counter=self._counter)
         if book.start is not None and told.keys() <= values.keys() and len(changes.core) == len(changed):
             return [replace(each, value=before[each.key]) for each in core if each.key in before], told
         book.begin(values, sum(self._counter.count_text(f"{key}: {value}") for key, value in values.items()))
@@ -277,7 +284,7 @@ class MemoryInjection(MemoryRunnable):
 
     def _new(
         self, request: InjectionRequest, events: Sequence[Event], there: Mapping[tuple[str, str], Any]
-    ) -> Material:
+    ) -> PromptMaterial:
         """What is to be shown beside core memory, and stands nowhere in the context."""
         standing = {text for (_, key), each in there.items() for text in (key, each.content.strip())}
         order = order_for(question(request.asked))
@@ -291,7 +298,7 @@ class MemoryInjection(MemoryRunnable):
             groups = group_by_text(found, lambda each: each.content)
             new = [each for each, *_ in groups if each.id not in shown and each.content.strip() not in texts]
             new = [each for each in new[: self.limit] if standing.isdisjoint((each.id, each.content.strip()))]
-        return Material((), [event for event in events if event.id not in standing], new, order == "time")
+        return PromptMaterial((), [event for event in events if event.id not in standing], new, order == "time")
 
     def _again(
         self, request: InjectionRequest, standing: Mapping[str, Mapping[str, PromptNote]]
@@ -336,10 +343,10 @@ class MemoryInjection(MemoryRunnable):
             return {"namespace": "/".join(self._database.scopes.resolve(self._named, request.config)), **told}
         return request.layers._facts_ground.trace_inputs(**told)
 
-    def _always(self, layers: LayeredMemory | None) -> tuple[LayeredMemory | None, Material]:
+    def _always(self, layers: LayeredMemory | None) -> tuple[LayeredMemory | None, PromptMaterial]:
         """What of a memory is shown whatever the question, and the memory, if it can be read."""
         if layers is None:
-            return None, Material()
+            return None, PromptMaterial()
         try:
             core = layers.core.entries()
             most = NEWEST if self._trusted is None else MORE * NEWEST
@@ -350,9 +357,9 @@ class MemoryInjection(MemoryRunnable):
             if not self._warned:
                 self._warned = True
                 logger.warning("A thread's memory cannot be shown, only what a search finds: %s", error)
-            return None, Material()
+            return None, PromptMaterial()
         trusted = [each for each in events if trusts(each, self._trusted)]
-        return layers, Material([each for each in core if trusts(each, self._trusted)], trusted[-NEWEST:])
+        return layers, PromptMaterial([each for each in core if trusts(each, self._trusted)], trusted[-NEWEST:])
 
     @property
     def _named(self) -> Sequence[str] | None:
@@ -421,16 +428,16 @@ def _items(noted: Mapping[str, PromptNote], part: str) -> tuple[PromptNoteItem, 
     return noted[part].items if part in noted else ()
 
 
-def _noted(found: Record | FoundPassage) -> PromptNoteItem:
+def _noted(found: Record | PromptPassage) -> PromptNoteItem:
     """What is noted of something that was found."""
     why, score = found.why, found.score
     signals = {} if why is None else {name: round(value, 4) for name, value in why.parts().items()}
     row = getattr(found, "row", None)
-    reason = _REPLACED if isinstance(found, FoundPassage) and found.about.endswith(_REPLACED) else ""
+    reason = _REPLACED if isinstance(found, PromptPassage) and found.about.endswith(_REPLACED) else ""
     return PromptNoteItem(getattr(found, "kind", RECORD), found.id, score and round(score, 4), signals, reason, row)
 
 
-def _passage(found: Event | Record | FoundPassage, noted: PromptNoteItem, *, in_time: bool) -> Record | FoundPassage:
+def _passage(found: Event | Record | PromptPassage, noted: PromptNoteItem, *, in_time: bool) -> Record | PromptPassage:
     """Something as it was shown among what was found."""
     if isinstance(found, Event):
         return _event(found, dated=in_time)
@@ -439,7 +446,7 @@ def _passage(found: Event | Record | FoundPassage, noted: PromptNoteItem, *, in_
     return found._replace(about=f"{found.about}, {_REPLACED}") if noted.reason == _REPLACED else found
 
 
-def _told(found: Record | FoundPassage) -> dict[str, Any]:
+def _told(found: Record | PromptPassage) -> dict[str, Any]:
     """What a trace shows of something that was found."""
     return {
         "id": found.id,
@@ -450,23 +457,23 @@ def _told(found: Record | FoundPassage) -> dict[str, Any]:
     }
 
 
-def _event(event: Event, *, dated: bool) -> FoundPassage:
+def _event(event: Event, *, dated: bool) -> PromptPassage:
     """An event, as its line shows it: with its kind, and in a timeline its day."""
     about = f"{event.kind}, {event.created_at:%Y-%m-%d}" if dated else event.kind
     about = _with_origin(about, event)
-    return FoundPassage(event.id, event.content, event.created_at, about, (), "event", event.score, event.why)
+    return PromptPassage(event.id, event.content, event.created_at, about, (), "event", event.score, event.why)
 
 
-def _fact(fact: Fact, kind: str = "fact") -> FoundPassage:
+def _fact(fact: Fact, kind: str = "fact") -> PromptPassage:
     """A fact, as its line shows it: with its time."""
     about = f"{fact.subject}, {fact.valid_from:%Y-%m-%d}" if fact.raw else _with_origin(f"fact, {fact.period}", fact)
-    return FoundPassage(fact.id, fact.text, fact.recorded_at, about, (), kind, fact.score, fact.why)
+    return PromptPassage(fact.id, fact.text, fact.recorded_at, about, (), kind, fact.score, fact.why)
 
 
-def _record(record: Record) -> FoundPassage:
+def _record(record: Record) -> PromptPassage:
     """A record, as a line of a timeline shows it: with its day."""
     about = _with_origin(f"{RECORD}, {record.created_at:%Y-%m-%d}", record)
-    return FoundPassage(
+    return PromptPassage(
         record.id, record.content, record.created_at, about, record.tags, RECORD, record.score, record.why
     )
 
@@ -485,7 +492,7 @@ def _says(found: Recollection) -> bool:
     return bool(said.text.strip()) and not (said.role == "tool" and said.name in OWN_TOOLS)
 
 
-def _hit(found: Recollection) -> FoundPassage:
+def _hit(found: Recollection) -> PromptPassage:
     """What a search found, as its line shows it: who said it, and when."""
     speaker = found.kind
     if isinstance(found.value, Fact):
@@ -495,6 +502,6 @@ def _hit(found: Recollection) -> FoundPassage:
     about = f"{speaker}, {found.created_at:%Y-%m-%d}"
     about = about if isinstance(found.value, Message) else _with_origin(about, found)
     about += f", {_REPLACED}" if found.replaced_by else ""
-    return FoundPassage(
+    return PromptPassage(
         found.id, found.text, found.created_at, about, (), found.kind, found.score, found.why, row=found.row
     )

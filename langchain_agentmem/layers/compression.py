@@ -99,7 +99,7 @@ _MARKED = re.compile(rf"\A<{_MARK}\b[^>\n]*>\n(.*)\n</{_MARK}>\Z", re.DOTALL)
 _CODE = re.compile(r"\A```[\w+-]*\n(.*?)\n?```\Z", re.DOTALL)
 
 
-class Answers:
+class CompressionCache:
     """A cache of the answers that fit, by everything that they depend on.
 
     Each answer is kept with its model, since the key of a model without a name is its address.
@@ -133,7 +133,9 @@ class Compressor:
         self.model = usable_model(model)
         self._database = database
         self._attempts = attempts
-        self._answers = Answers() if database is None else database.attached(Answers, Answers)
+        self._answers = (
+            CompressionCache() if database is None else database.attached(CompressionCache, CompressionCache)
+        )
         if database is not None:
             database.remembering.add(self._answers)
 

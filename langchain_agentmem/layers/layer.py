@@ -85,7 +85,7 @@ USUAL_LAYERS = LayersConfig()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Written:
+class WrittenEntry:
     """What a layer holds: where it comes from.
 
     Attributes:
@@ -100,7 +100,7 @@ class Written:
 
 
 def origin(kept: Kept) -> dict[str, Any]:
-    """Where a row comes from, as fields of `Written`."""
+    """Where a row comes from, as fields of `WrittenEntry`."""
     return {"thread_id": kept.thread, "source": kept.source, "actor": kept.actor}
 
 
@@ -109,7 +109,7 @@ USUAL = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CoreEntry(Written):
+class CoreEntry(WrittenEntry):
     """A value of core memory.
 
     Attributes:
@@ -133,7 +133,7 @@ class CoreEntry(Written):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Event(Written):
+class Event(WrittenEntry):
     """Something that happened.
 
     Attributes:
@@ -157,7 +157,7 @@ class Event(Written):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Record(Written):
+class Record(WrittenEntry):
     """A record of archival memory.
 
     Attributes:
@@ -221,7 +221,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground(MemorySession):
+class LayerContext(MemorySession):
     """What the layers of one memory stand on.
 
     Attributes:
@@ -244,7 +244,7 @@ class Layer:
         ground: What it stands on.
     """
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: LayerContext) -> None:
         self._ground = ground
         self._database = ground.database
 

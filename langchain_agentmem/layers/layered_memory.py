@@ -67,7 +67,15 @@ from langchain_agentmem.language_models.model_calls import ModelLike
 from langchain_agentmem.language_models.tokens import Budget, BudgetLike
 from langchain_agentmem.layers import memory_layers, prompt_context
 from langchain_agentmem.layers.compression import Compressor
-from langchain_agentmem.layers.layer import USUAL_LAYERS, Ground, Layer, LayersConfig, entry_of, event_of, record_of
+from langchain_agentmem.layers.layer import (
+    USUAL_LAYERS,
+    Layer,
+    LayerContext,
+    LayersConfig,
+    entry_of,
+    event_of,
+    record_of,
+)
 from langchain_agentmem.layers.memory_layers import ArchivalMemory, ConsolidationReport, CoreMemory, RecallMemory
 from langchain_agentmem.layers.resource_memory import ResourceMemory
 from langchain_agentmem.rewinding import branches, memory_rows
@@ -79,7 +87,7 @@ from langchain_agentmem.storage.database import MemoryLike, database_of
 LAYERS = ("core", "recall", "archival")
 
 
-class WrittenLayers(NamedTuple):
+class WriteResult(NamedTuple):
     """What was written.
 
     Attributes:
@@ -95,12 +103,12 @@ class WrittenLayers(NamedTuple):
 
 def _held(
     tx: Transaction, view: View, layers: Collection[str] = LAYERS, newest: int | None = None
-) -> prompt_context.Material:
+) -> prompt_context.PromptMaterial:
     """What some layers of a memory show."""
     core = memory_layers.everything(tx, view) if "core" in layers else []
     events = memory_rows.newest(tx, view, EVENT, limit=newest) if "recall" in layers else []
     records = memory_rows.current(tx, view, RECORD) if "archival" in layers else []
-    return prompt_context.Material([*map(entry_of, core)], [*map(event_of, events)], [*map(record_of, records)])
+    return prompt_context.PromptMaterial([*map(entry_of, core)], [*map(event_of, events)], [*map(record_of, records)])
 
 
 _EVENT = {"kind": "kind", "type": "kind", "event_type": "kind", "content": "content", "at": "at"}
@@ -139,7 +147,7 @@ UNIMPORTANT = 2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Pressure:
+class MemoryPressure:
     """How full a memory is.
 
     Attributes:
@@ -164,7 +172,7 @@ class Pressure:
     recommendations: tuple[str, ...]
 
 
-def pressure_of(chars: int, events: int, records: int, settings: LayersConfig) -> Pressure:
+def pressure_of(chars: int, events: int, records: int, settings: LayersConfig) -> MemoryPressure:
     """Return how full a memory is, of which core memory takes so many characters."""
     core, recall = chars / settings.core_max_chars, events / settings.recall_max_events
     overall = 0.6 * core + 0.4 * min(recall, 1)
@@ -176,7 +184,7 @@ def pressure_of(chars: int, events: int, records: int, settings: LayersConfig) -
         "summarize_recall": recall > medium,
         "prune_archival": records > MANY_RECORDS,
     }
-    return Pressure(
+    return MemoryPressure(
         level=LEVELS[sum(overall >= threshold for threshold in THRESHOLDS)],
         overall=overall,
         core=core,
@@ -229,9 +237,9 @@ class LayeredMemory(Layer):
         settings = settings or USUAL_LAYERS
         point = branch_at(branch, namespace, database.scopes)
         compressor = Compressor(model, database=database, attempts=settings.max_compression_iterations)
-        self._stand_on(Ground(database=database, point=point, settings=settings, compressor=compressor))
+        self._stand_on(LayerContext(database=database, point=point, settings=settings, compressor=compressor))
 
-    def _stand_on(self, ground: Ground) -> None:
+    def _stand_on(self, ground: LayerContext) -> None:
         super().__init__(ground)
         self.core = CoreMemory(ground)
         self.recall = RecallMemory(ground)
@@ -291,7 +299,7 @@ class LayeredMemory(Layer):
         core: Mapping[str, Any] | None = None,
         recall: LayerEntry | Sequence[LayerEntry] | None = None,
         archival: LayerEntry | Sequence[LayerEntry] | None = None,
-    ) -> WrittenLayers:
+    ) -> WriteResult:
         """Write to several layers, all of it or nothing (the original's `mem_node_write`).
 
         Args:
@@ -331,7 +339,7 @@ class LayeredMemory(Layer):
         with self._ground.step("layers.write", core=settings, recall=texts, archival=list(marks)) as step:
             if self._ground.write(None, make):
                 memory_layers.make_room(self._ground)
-            written = WrittenLayers(
+            written = WriteResult(
                 core=tuple(each.key for each in settings),
                 recall=tuple(each.key for each in events),
                 archival=tuple(ids[text] for text, _ in records),
@@ -395,7 +403,7 @@ class LayeredMemory(Layer):
 
     # -- room ------------------------------------------------------------------------------------------------------
 
-    def pressure(self) -> Pressure:
+    def pressure(self) -> MemoryPressure:
         """How full this memory is, and what could be done about it."""
         return self._pressure("pressure")
 
@@ -437,8 +445,8 @@ class LayeredMemory(Layer):
 
     aconsolidate = awaited(consolidate, writes=True)
 
-    def _pressure(self, verb: str | None) -> Pressure:
-        def look(tx: Transaction, view: View) -> Pressure:
+    def _pressure(self, verb: str | None) -> MemoryPressure:
+        def look(tx: Transaction, view: View) -> MemoryPressure:
             chars = memory_layers.size((each.key, each.text) for each in memory_layers.everything(tx, view))
             events, records = (memory_layers.count(tx, view, kind) for kind in (EVENT, RECORD))
             return pressure_of(chars, events, records, self.settings)
@@ -504,7 +512,7 @@ class LayeredMemory(Layer):
 
     aformat_for_prompt = awaited(format_for_prompt)
 
-    def _material(self, task_hint: str | None) -> prompt_context.Material:
+    def _material(self, task_hint: str | None) -> prompt_context.PromptMaterial:
         """What there is for a prompt: records only where they are searched for."""
         most = self.settings.recall_max_events
         material = self._ground.read(None, lambda tx, view: _held(tx, view, ("core", "recall"), most))

@@ -80,7 +80,7 @@ class Correction:
     _stored: Values = field(default_factory=dict, repr=False, compare=False)
 
 
-class PresentValue(NamedTuple):
+class CurrentValue(NamedTuple):
     """What can be corrected, as it is now.
 
     Attributes:
@@ -101,7 +101,7 @@ class PresentValue(NamedTuple):
     thread_id: str | None = None
 
 
-class CorrectedPlace(TypedDict, total=False):
+class CorrectionTarget(TypedDict, total=False):
     """Where the value that is corrected stands.
 
     Attributes:
@@ -115,7 +115,7 @@ class CorrectedPlace(TypedDict, total=False):
     thread_id: str | None
 
 
-class CorrectionOptions(CorrectedPlace, total=False):
+class CorrectionOptions(CorrectionTarget, total=False):
     """Where the value stands, who corrects it, and what it is expected to be.
 
     Attributes:
@@ -213,7 +213,7 @@ class Corrections:
             by: Who corrects it.
             expected: The `version` that `present` returned for it. Default: any.
             **changes: `role`, `subject`, `predicate`, `obj`, `valid_from`, `valid_to` (None: it goes on) and
-                `confidence`; and `namespace`, and `branch` or `thread_id`, see `CorrectedPlace`.
+                `confidence`; and `namespace`, and `branch` or `thread_id`, see `CorrectionTarget`.
 
         Raises:
             InvalidInput: A value cannot be one, there is no such fact, or it says so already.
@@ -291,13 +291,13 @@ class Corrections:
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
-    def present(self, kind: CorrectedKind, key: str, **place: Unpack[CorrectedPlace]) -> PresentValue:
+    def present(self, kind: CorrectedKind, key: str, **place: Unpack[CorrectionTarget]) -> CurrentValue:
         """What something says now, with the version by which a correction knows that it does still.
 
         Args:
             kind: "core", "record" or "fact".
             key: The key, or the id.
-            **place: `namespace`, and `branch` or `thread_id`; see `CorrectedPlace`.
+            **place: `namespace`, and `branch` or `thread_id`; see `CorrectionTarget`.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -305,13 +305,13 @@ class Corrections:
         check_value(CorrectedKind, kind, "kind")
         key = name_given(key, _KEY)
 
-        def look(tx: Transaction, view: View) -> PresentValue:
+        def look(tx: Transaction, view: View) -> CurrentValue:
             kept = memory_rows.named(tx, view, kind, [key]).get(key)
             row = _row_of(kind, kept)
             if kept is None or row is None:
-                return PresentValue(None, _version_of(None))
+                return CurrentValue(None, _version_of(None))
             at = moment(kept.written_at)
-            return PresentValue(_shown(kind, row), _version_of(row), at, kept.source, kept.actor, kept.thread)
+            return CurrentValue(_shown(kind, row), _version_of(row), at, kept.source, kept.actor, kept.thread)
 
         return self._layers(**place)._ground.read("corrections.present", look, key=key)
 
@@ -324,7 +324,7 @@ class Corrections:
         *,
         limit: int | None = 50,
         offset: int = 0,
-        **place: Unpack[CorrectedPlace],
+        **place: Unpack[CorrectionTarget],
     ) -> list[Correction]:
         """What was corrected, the newest first.
 
@@ -334,7 +334,7 @@ class Corrections:
             key: The key, or the id.
             limit: Most corrections; None for all. Default: 50.
             offset: How many of the first to leave out. Default: 0.
-            **place: `namespace`, and `branch` or `thread_id`; see `CorrectedPlace`.
+            **place: `namespace`, and `branch` or `thread_id`; see `CorrectionTarget`.
 
         Raises:
             InvalidInput: An argument is wrong.

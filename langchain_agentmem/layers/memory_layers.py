@@ -33,7 +33,7 @@ from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.language_models.model_calls import SourceNote, compaction_key
 from langchain_agentmem.layers import layer
 from langchain_agentmem.layers.compression import truncated
-from langchain_agentmem.layers.layer import USUAL, CoreEntry, Event, Ground, Layer, Record
+from langchain_agentmem.layers.layer import USUAL, CoreEntry, Event, Layer, LayerContext, Record
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Change
 from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RECORD, Kept, RowDraft, View, body_of
@@ -246,7 +246,7 @@ _LAST = micros(datetime.max.replace(tzinfo=UTC))
 """The last end that there can be."""
 
 
-class Setting(NamedTuple):
+class CoreValue(NamedTuple):
     """A value to be set.
 
     Attributes:
@@ -327,7 +327,7 @@ class CoreMemory(Layer):
 
     adelete = awaited(delete, writes=True)
 
-    def _setting_of(self, key: Any, value: Any, importance: Any = USUAL, ttl: Any = None) -> Setting:
+    def _setting_of(self, key: Any, value: Any, importance: Any = USUAL, ttl: Any = None) -> CoreValue:
         """A value to be set, checked and without secrets.
 
         Raises:
@@ -338,14 +338,14 @@ class CoreMemory(Layer):
         clean, said = name_given(key, "a key of core memory"), text_given(value, "A value of core memory")
         if self.settings.redact_secrets:  # a name tells what is a secret too: {"db_password": "x"}
             [(clean, said)] = redact_value({clean: said}).items()
-        return Setting(clean, said, importance, self._ending(ttl))
+        return CoreValue(clean, said, importance, self._ending(ttl))
 
-    def _room(self, entries: Iterable[Kept], settings: Sequence[Setting]) -> int:
+    def _room(self, entries: Iterable[Kept], settings: Sequence[CoreValue]) -> int:
         """Return how many characters are left beside some values and the protected keys, whatever else leaves."""
         protected = {each.key: each.text for each in entries if each.key in PROTECTED_KEYS}
         return self.settings.core_max_chars - size({**protected, **{each.key: each.value for each in settings}}.items())
 
-    def _add_to(self, tx: Transaction, change: Change, settings: Sequence[Setting]) -> None:
+    def _add_to(self, tx: Transaction, change: Change, settings: Sequence[CoreValue]) -> None:
         """Add what sets some values to a change, and what moves others out of the way.
 
         Raises:
@@ -469,7 +469,12 @@ class ConsolidationReport:
 
 
 def consolidate(
-    ground: Ground, *, keep: int, kind: str | None = None, automatic: bool = False, name: str = "recall.consolidate"
+    ground: LayerContext,
+    *,
+    keep: int,
+    kind: str | None = None,
+    automatic: bool = False,
+    name: str = "recall.consolidate",
 ) -> ConsolidationReport:
     """Consolidate old events: put records in their place, as far as the events are still there.
 
@@ -503,7 +508,7 @@ def consolidate(
     return report
 
 
-def too_many(tx: Transaction, ground: Ground, change: Change, new: int) -> bool:
+def too_many(tx: Transaction, ground: LayerContext, change: Change, new: int) -> bool:
     """Whether there are so many events, once some more are added, that old ones are to be consolidated.
 
     Args:
@@ -516,7 +521,7 @@ def too_many(tx: Transaction, ground: Ground, change: Change, new: int) -> bool:
     return new > 0 and count(tx, _own(ground, change.view), EVENT) + new > most
 
 
-def make_room(ground: Ground) -> None:
+def make_room(ground: LayerContext) -> None:
     """Consolidate old events: of a branch with a model in the background, else immediately."""
     make = partial(consolidate, ground, keep=ground.settings.recall_max_events, automatic=True)
     if ground.compressor.model is not None and isinstance(ground.point, BranchAt):
@@ -526,7 +531,7 @@ def make_room(ground: Ground) -> None:
         make()
 
 
-def _own(ground: Ground, view: View) -> View:
+def _own(ground: LayerContext, view: View) -> View:
     """What may be summed up: of a thread its own line, as what others remember is theirs; of a branch all it shows."""
     return view if isinstance(ground.point, BranchAt) else view._replace(scope=None)
 
@@ -589,7 +594,7 @@ def digest(events: Sequence[Kept], limit: int) -> str:
     return truncated("\n".join([head, *lines]), limit)
 
 
-def _replace(ground: Ground, change: Change, events: Sequence[Kept], text: str, *, automatic: bool) -> str:
+def _replace(ground: LayerContext, change: Change, events: Sequence[Kept], text: str, *, automatic: bool) -> str:
     """Put a record in the place of events of one kind. Return its id."""
     key = ground.database.new_id()
     marks = [AUTOMATIC] if automatic else []

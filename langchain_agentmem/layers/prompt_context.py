@@ -54,7 +54,7 @@ Cutter = Callable[[str, int, str], str]
 """Makes a text have at most so many characters; the last argument says in a few words what it is."""
 
 
-class FoundPassage(NamedTuple):
+class PromptPassage(NamedTuple):
     """Something that was found for a query and is no record.
 
     Attributes:
@@ -82,10 +82,10 @@ class FoundPassage(NamedTuple):
     row: tuple[str, int] | None = None
 
 
-AnyRecord: TypeAlias = "Record | FoundPassage"
+AnyRecord: TypeAlias = "Record | PromptPassage"
 
 
-class Composed(NamedTuple):
+class PromptSection(NamedTuple):
     """What a prompt shows.
 
     Attributes:
@@ -106,7 +106,7 @@ class Composed(NamedTuple):
         return "\n\n".join(self.sections.values())
 
 
-class Material(NamedTuple):
+class PromptMaterial(NamedTuple):
     """What there is to be shown.
 
     Attributes:
@@ -150,8 +150,11 @@ def record_data(record: AnyRecord) -> dict[str, Any]:
 
 
 def composed(
-    material: Material, budget: Budget | None = None, shorten: Cutter | None = None, counter: TokenCounter | None = None
-) -> Composed:
+    material: PromptMaterial,
+    budget: Budget | None = None,
+    shorten: Cutter | None = None,
+    counter: TokenCounter | None = None,
+) -> PromptSection:
     """What is to be shown, and as much of it as a budget allows.
 
     Args:
@@ -162,7 +165,7 @@ def composed(
     """
     budget = budget or Budget()
     measure = Measure(budget, counter)
-    fitting = _Fitting(budget, measure)
+    fitting = _BudgetFiller(budget, measure)
 
     def worth_of(entry: CoreEntry) -> tuple[Any, ...]:
         return entry.key in PROTECTED_KEYS, entry.importance, entry.updated_at
@@ -186,10 +189,10 @@ def composed(
         ranks.sort(key=lambda rank: (shown[rank][0].created_at, getattr(shown[rank][0], "place", 0)))
     records, lines = [shown[rank][0] for rank in ranks], [shown[rank][1] for rank in ranks]
     found = fitting.fill(ARCHIVAL, records, lines, [-rank for rank in ranks])
-    return Composed(fitting.sections, core, recalled, found)
+    return PromptSection(fitting.sections, core, recalled, found)
 
 
-class _Fitting:
+class _BudgetFiller:
     """Fills a budget, one section after the other."""
 
     def __init__(self, budget: Budget, measure: Measure) -> None:
@@ -259,7 +262,7 @@ def _event_line(event: Event) -> str:
 
 
 def _record_line(record: AnyRecord, text: str) -> str:
-    if isinstance(record, FoundPassage):
+    if isinstance(record, PromptPassage):
         about = record.about
     else:
         origin = origin_of(record)

@@ -58,8 +58,8 @@ from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.redaction import redact, redact_value
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.layers.compression import truncated
-from langchain_agentmem.layers.layer import Ground, Layer
-from langchain_agentmem.layers.memory_layers import ArchivalMemory, CoreMemory, Setting, everything, record
+from langchain_agentmem.layers.layer import Layer, LayerContext
+from langchain_agentmem.layers.memory_layers import ArchivalMemory, CoreMemory, CoreValue, everything, record
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import Change
 from langchain_agentmem.rewinding.memory_rows import RECORD, Kept, View
@@ -528,7 +528,7 @@ class ResourceMemory(Layer):
         archival: Its archival memory.
     """
 
-    def __init__(self, ground: Ground, core: CoreMemory, archival: ArchivalMemory) -> None:
+    def __init__(self, ground: LayerContext, core: CoreMemory, archival: ArchivalMemory) -> None:
         super().__init__(ground)
         self._core = core
         self._archival = archival
@@ -636,7 +636,7 @@ class ResourceMemory(Layer):
         """Have core memory name all items."""
         lines = [f"- {item['id']} ({item['fetch_status']})" for item in sorted(items, key=lambda item: str(item["id"]))]
         index = "\n".join([f"{len(items)} resources; each is a record tagged resource_id:<id>", *lines])
-        named, told = Setting(RESOURCE_INDEX, "", _IMPORTANCE), Setting(RESOURCE_DIGEST, digest, _IMPORTANCE)
+        named, told = CoreValue(RESOURCE_INDEX, "", _IMPORTANCE), CoreValue(RESOURCE_DIGEST, digest, _IMPORTANCE)
         room = self._core._room(everything(tx, change.view), [named, told])
         most = max(0, min(room, 1_000, self.settings.core_max_chars // 2))
         self._core._add_to(tx, change, [named._replace(value=truncated(index, most)), told])

@@ -4,7 +4,7 @@ import pytest
 
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.tokens import Budget, TokenCounter
-from langchain_agentmem.layers.prompt_context import FoundPassage, Material, composed
+from langchain_agentmem.layers.prompt_context import PromptMaterial, PromptPassage, composed
 
 from .made import START, entry, event, record
 
@@ -17,7 +17,7 @@ def text_of(material, budget=None, shorten=None, **more):
 
 class TestTheForm:
     def test_it_is_that_of_the_original(self):
-        material = Material(
+        material = PromptMaterial(
             [entry("name", "Ada"), entry("goal", "a fast stencil", made=1)],
             [event(1, "The baseline runs.", "phase_complete")],
             [record(1, "Guided scheduling wins."), record(2, "Compile with -O3.")],
@@ -29,34 +29,36 @@ class TestTheForm:
         )
 
     def test_a_section_that_says_nothing_is_not_there(self):
-        assert text_of(Material()) == ""
-        assert text_of(Material(records=[record(1)])) == "## Retrieved Context\n- record 1"
+        assert text_of(PromptMaterial()) == ""
+        assert text_of(PromptMaterial(records=[record(1)])) == "## Retrieved Context\n- record 1"
 
     def test_d4_the_last_five_events_are_the_newest_five(self):
-        text = text_of(Material(events=[event(number) for number in range(1, 13)]))
+        text = text_of(PromptMaterial(events=[event(number) for number in range(1, 13)]))
         assert text.splitlines()[1:] == [f"- [note] event {number}" for number in (8, 9, 10, 11, 12)]
 
     def test_d4_only_an_event_of_more_than_200_characters_is_cut(self):
         for length, shown in ((200, "x" * 200), (201, "x" * 200 + "...")):
-            assert text_of(Material(events=[event(1, "x" * length)])).endswith(f"] {shown}"), length
+            assert text_of(PromptMaterial(events=[event(1, "x" * length)])).endswith(f"] {shown}"), length
 
     def test_what_was_found_tells_who_said_it(self):
-        found = FoundPassage("m1", "I planted a quince.", START, "Maya, 2026-01-01")
-        assert text_of(Material(records=[found])) == "## Retrieved Context\n- [Maya, 2026-01-01] I planted a quince."
+        found = PromptPassage("m1", "I planted a quince.", START, "Maya, 2026-01-01")
+        assert (
+            text_of(PromptMaterial(records=[found])) == "## Retrieved Context\n- [Maya, 2026-01-01] I planted a quince."
+        )
 
     def test_further_lines_stand_further_in_and_keys_and_kinds_end_where_their_marks_do(self):
-        material = Material([entry("plan", "one\n## two\r\nthree\u2028- four\n")], [event(1, "a\n- [note] b")])
+        material = PromptMaterial([entry("plan", "one\n## two\r\nthree\u2028- four\n")], [event(1, "a\n- [note] b")])
         assert text_of(material) == (
             "## Core Memory\n**plan**: one\n    ## two\n    three\n    - four\n"
             "\n## Recent Events\n- [note] a\n      - [note] b"
         )
-        material = Material([entry("a**: b\\", "c")], [event(1, "d", "x] y")])
+        material = PromptMaterial([entry("a**: b\\", "c")], [event(1, "d", "x] y")])
         assert text_of(material) == "## Core Memory\n**a\\*\\*: b\\\\**: c\n\n## Recent Events\n- [x\\] y] d"
 
     def test_data_has_the_documents_keys_and_holds_everything_as_it_was_written(self):
         long = "x" * 500 + "\n## y\u200b"
         events = [event(number, long) for number in range(20)]
-        material = Material([entry("b", "2", made=1), entry("a", long)], events, [record(1, long, 0.5, ("t",))])
+        material = PromptMaterial([entry("b", "2", made=1), entry("a", long)], events, [record(1, long, 0.5, ("t",))])
         context = material.data
         assert list(context) == ["core", "recall", "archival"]
         assert context["core"] == {"a": long, "b": "2"}
@@ -74,30 +76,30 @@ class TestBudgets:
     def test_the_same_memory_gives_the_same_bytes(self):
         core = [entry(f"k{number}", "v" * number, number % 5 + 1, made=number) for number in range(20)]
         for budget in (None, Budget(total=120), Budget(core=50, unit="tokens")):
-            assert text_of(Material(core), budget) == text_of(Material(core[::-1]), budget)
+            assert text_of(PromptMaterial(core), budget) == text_of(PromptMaterial(core[::-1]), budget)
 
     def test_the_least_important_and_least_recent_leaves_first_and_protected_keys_last(self):
-        text = text_of(Material(self.CORE), Budget(core=100))
+        text = text_of(PromptMaterial(self.CORE), Budget(core=100))
         assert [line[2:6] for line in text.splitlines()[1:]] == ["high", "midd"]
         equal = [entry("a", "x" * 30, made=0, updated=9), entry("b", "y" * 30, made=1), entry("c", "z" * 30, made=2)]
         digest = [*self.CORE, entry("resource_digest", "x" * 30, 1)]
         for core, most, left in (
             (self.CORE, 100, ["high", "middle"]), (equal, 100, ["a", "c"]), (digest, 70, ["resource_digest"])
         ):  # fmt: skip
-            assert [each.key for each in composed(Material(core), Budget(core=most)).core] == left
+            assert [each.key for each in composed(PromptMaterial(core), Budget(core=most)).core] == left
 
     def test_the_oldest_events_leave_first(self):
         events = [event(number, "x" * 30) for number in range(5)]
-        assert text_of(Material(events=events), Budget(recall=100)).count("\n- ") == 2
-        assert composed(Material(events=events), Budget(recall=100)).events == events[-2:]
+        assert text_of(PromptMaterial(events=events), Budget(recall=100)).count("\n- ") == 2
+        assert composed(PromptMaterial(events=events), Budget(recall=100)).events == events[-2:]
 
     def test_the_worst_records_leave_first(self):
         records = [record(number, f"{number}" * 30) for number in range(5)]
-        assert composed(Material(records=records), Budget(archival=100)).records == records[:2]
+        assert composed(PromptMaterial(records=records), Budget(archival=100)).records == records[:2]
 
     @pytest.mark.parametrize("unit", ["characters", "tokens"])
     def test_neither_a_total_nor_a_sections_own_is_ever_exceeded(self, unit):
-        material = Material(
+        material = PromptMaterial(
             [entry(f"key-{number}", "some words " * number, number % 5 + 1) for number in range(9)],
             [event(number, "it happened\nthen " * number) for number in range(9)],
             [record(number, "found words " * number * 9) for number in range(1, 9)],
@@ -114,7 +116,7 @@ class TestBudgets:
         assert all(count(text) <= most[name] for name, text in sections.items())
 
     def test_where_not_one_line_fits_it_is_cut_unless_nothing_but_the_heading_would_be_left(self):
-        material = Material([entry("idea", "w" * 500)])
+        material = PromptMaterial([entry("idea", "w" * 500)])
         text = text_of(material, Budget(core=60))
         assert len(text) == 60
         assert text.startswith("## Core Memory\n**idea**: www")
@@ -128,7 +130,7 @@ class TestBudgets:
             asked.append((len(text), most, what))
             return "short"
 
-        text = text_of(Material(records=[record(1, "x" * 5_000), record(2, "y")]), None, shorten)
+        text = text_of(PromptMaterial(records=[record(1, "x" * 5_000), record(2, "y")]), None, shorten)
         assert text == "## Retrieved Context\n- short\n- y"
         assert asked == [(5_000, 3_000, "archival snippet")]
 
@@ -137,7 +139,7 @@ class TestBudgets:
             return text
 
         for given in (shorten, None):
-            text = text_of(Material(records=[record(1, "x" * 5_000)]), Budget(archival_snippet=100), given)
+            text = text_of(PromptMaterial(records=[record(1, "x" * 5_000)]), Budget(archival_snippet=100), given)
             assert text == "## Retrieved Context\n- " + "x" * 97 + "..."
 
 

@@ -10,7 +10,13 @@ from langchain_agentmem.base.fencing import harmless
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.injection.memory_injection import MemoryInjection
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.prompt_context import FoundPassage, Material, composed, final_markdown, final_memory
+from langchain_agentmem.layers.prompt_context import (
+    PromptMaterial,
+    PromptPassage,
+    composed,
+    final_markdown,
+    final_memory,
+)
 from langchain_agentmem.layers.resource_memory import RESOURCE_USED
 from langchain_agentmem.messages.message_marks import injected, is_injected
 from tests.layers.hostile import CASES, HOSTILE, TEXTS, TOKENS, UNSEEN, headings, marks, structure
@@ -26,10 +32,10 @@ HEADINGS = ["Core Memory", "Recent Events", "Retrieved Context"]
 def material(text):
     """A memory that holds a text in every place in which there can be one."""
     values = [("before", "x"), ("k", text), (text, "y"), ("after", text)]
-    return Material(
+    return PromptMaterial(
         [entry(key, value, made=number) for number, (key, value) in enumerate(values)],
         [event(0, text), event(0, "x", text), event(0, "z")],
-        [record(0, text), FoundPassage("m", text, START, f"by {text}"), record(0, "last")],
+        [record(0, text), PromptPassage("m", text, START, f"by {text}"), record(0, "last")],
     )
 
 
@@ -126,7 +132,7 @@ class TestThroughTheDatabase:
         assert [is_injected(message) for message in found] == [True, True, False]
         for message, tag in zip(found, BLOCKS, strict=False):
             assert marks(message.content, tag) == [f"<{tag}", f"</{tag}"]
-        sections = composed(Material(layers.core.entries(), layers.recall.recent(None))).sections
+        sections = composed(PromptMaterial(layers.core.entries(), layers.recall.recent(None))).sections
         assert headings("\n\n".join(sections.values())) == HEADINGS[:2]
 
 
