@@ -40,8 +40,8 @@ from langchain_agentmem.language_models.model_calls import ModelLike, usable_mod
 from langchain_agentmem.language_models.summarization import SummarizationConfig, SummaryResult, summarizing
 from langchain_agentmem.language_models.tokens import TokenCounter, clipped
 from langchain_agentmem.messages.history_repair import (
-    Bundle,
-    Shape,
+    HistoryShape,
+    MessageGroup,
     bundles,
     droppable,
     is_said_by_user,
@@ -151,7 +151,7 @@ def sliding_window(
 def _packed(
     messages: list[BaseMessage],
     kept: set[int],
-    loose: Sequence[Bundle],
+    loose: Sequence[MessageGroup],
     max_tokens: int,
     counter: TokenCounter,
     *,
@@ -289,7 +289,7 @@ def shortening(
     return [*ahead, summary_message(summary, id=key), *behind], replace(made, summary=summary)
 
 
-def _going(messages: list[BaseMessage], shape: Shape, situation: ProcessorContext) -> list[Bundle]:
+def _going(messages: list[BaseMessage], shape: HistoryShape, situation: ProcessorContext) -> list[MessageGroup]:
     """The fewest of the oldest messages without which the context is within its target, or all that may go."""
     loose = droppable(messages, shape)
     if situation.thorough:
@@ -304,7 +304,9 @@ def _going(messages: list[BaseMessage], shape: Shape, situation: ProcessorContex
     return loose
 
 
-def _to_the_round(messages: list[BaseMessage], loose: list[Bundle], place: int, situation: ProcessorContext) -> int:
+def _to_the_round(
+    messages: list[BaseMessage], loose: list[MessageGroup], place: int, situation: ProcessorContext
+) -> int:
     """A little further, to where a round begins, so that no answer is left without its question."""
     spare = situation.target_tokens // _SPARE
     for later in range(place, len(loose)):

@@ -46,7 +46,7 @@ from langchain_agentmem.layers.prompt_context import (
 )
 from langchain_agentmem.messages.message import OWN_TOOLS, Message
 from langchain_agentmem.messages.message_marks import Role, is_injected
-from langchain_agentmem.messages.prompt_forms import Brought, MemoryRunnable, form_of, question_of, woven
+from langchain_agentmem.messages.prompt_forms import MemoryRunnable, PromptTexts, form_of, question_of, woven
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, View
 from langchain_agentmem.rewinding.outlook import MORE, Outlook, reach_of
@@ -179,7 +179,7 @@ class MemoryInjection(MemoryRunnable):
 
         return form.close(among, "\n\n".join(brought.blocks()))
 
-    def _bring(self, given: Any, messages: Sequence[BaseMessage], config: Mapping[str, Any]) -> Brought:
+    def _bring(self, given: Any, messages: Sequence[BaseMessage], config: Mapping[str, Any]) -> PromptTexts:
         """What there is to be shown.
 
         Args:
@@ -196,7 +196,7 @@ class MemoryInjection(MemoryRunnable):
         if isinstance(whose, Mapping) and layers is not None:
             config = whose
         if layers is not None and not layers.is_enabled():
-            return Brought()
+            return PromptTexts()
         asked = question_of(self.query, given, messages)[:4_000]
         said = [message for message in messages if not is_injected(message)]
         book = prompt_notes.opening(self._database, run, said, self._reader(layers))
@@ -227,7 +227,7 @@ class MemoryInjection(MemoryRunnable):
             and not scopes.shared(path_of(scopes.resolve(None, config)))
         )
 
-    def _compose(self, book: PromptNotes, request: InjectionRequest) -> tuple[Brought, PromptSection]:
+    def _compose(self, book: PromptNotes, request: InjectionRequest) -> tuple[PromptTexts, PromptSection]:
         """Return all that is shown, and what of it stands before the question, with core memory."""
         layers, material = self._always(request.layers)
         request = request._replace(layers=layers)
@@ -262,7 +262,7 @@ class MemoryInjection(MemoryRunnable):
         order = _IN_TIME if in_time else None
         book.note(ARCHIVAL, [_noted(each) for each in shown.records], sizes.get(ARCHIVAL, 0), order)
         book.keeping(self._database)
-        return Brought(core, recalled), shown
+        return PromptTexts(core, recalled), shown
 
     def _begun(self, book: PromptNotes, core: Sequence[CoreEntry]) -> tuple[list[CoreEntry], dict[str, str]]:
         """Core memory as the prompt begins with it, and as it is told by now, changes included.

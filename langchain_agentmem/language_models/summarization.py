@@ -41,7 +41,7 @@ from langchain_agentmem.language_models.lenient_json import read_json, strip_rea
 from langchain_agentmem.language_models.model_calls import ask, is_too_large
 from langchain_agentmem.language_models.tokens import TokenCounter, clipped
 from langchain_agentmem.messages.history_repair import calls_of, role_of
-from langchain_agentmem.messages.message_marks import KeptImage, Summary, plain, sections, summary_in
+from langchain_agentmem.messages.message_marks import Summary, SummaryImage, plain, sections, summary_in
 from langchain_agentmem.messages.provider_content import made_image
 from langchain_agentmem.storage.database import Database
 
@@ -64,7 +64,7 @@ class Turn(NamedTuple):
     role: str
     name: str | None
     text: str
-    images: tuple[KeptImage, ...] = ()
+    images: tuple[SummaryImage, ...] = ()
     part: str | None = None
 
     @property
@@ -86,7 +86,7 @@ def turn_of(message: BaseMessage) -> Turn:
         lines.insert(0, f"[Result of call {message.tool_call_id}{': error' if message.status == 'error' else ''}]")
     text = plain("\n".join(line for line in lines if line))
     kept = tuple(
-        KeptImage(image_id=image_id(each), context=_beside(text, image_id(each)), block=each) for each in images
+        SummaryImage(image_id=image_id(each), context=_beside(text, image_id(each)), block=each) for each in images
     )
     return Turn(role=role_of(message), name=message.name or None, text=text, images=kept)
 
@@ -283,7 +283,9 @@ _TO_THE_USER = re.compile(r"\b(?:you|your|i|me|we|us|else)\b", re.IGNORECASE)
 _LONG_FOR_REFUSAL = 400
 
 
-def answer(reply: str, images: Mapping[str, KeptImage], kept: Sequence[KeptImage], most: int | None) -> Summary | None:
+def answer(
+    reply: str, images: Mapping[str, SummaryImage], kept: Sequence[SummaryImage], most: int | None
+) -> Summary | None:
     """The summary in a model's reply.
 
     Args:
@@ -311,7 +313,7 @@ def answer(reply: str, images: Mapping[str, KeptImage], kept: Sequence[KeptImage
     return replace(found, kept_images=_newest(chosen, most), stands_for=0, provisional=False)
 
 
-def _newest(images: Sequence[KeptImage], most: int | None) -> tuple[KeptImage, ...]:
+def _newest(images: Sequence[SummaryImage], most: int | None) -> tuple[SummaryImage, ...]:
     return tuple(images if most is None else images[len(images) - min(most, len(images)) :])
 
 
@@ -574,7 +576,7 @@ class _SummaryProgress:
 
     def take(self, reply: str, piece: Sequence[Turn], rest: list[Turn]) -> bool:
         """Take a reply for the summary of all up to a piece; False where it is none."""
-        images: dict[str, KeptImage] = {}
+        images: dict[str, SummaryImage] = {}
         for image in (*self.kept, *(image for turn in piece for image in turn.images)):
             images.pop(image.image_id, None)  # what comes again is as new as where it came last
             images[image.image_id] = image

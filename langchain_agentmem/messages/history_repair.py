@@ -76,14 +76,14 @@ def calls_of(message: BaseMessage) -> list[dict[str, Any]]:
     return calls
 
 
-class Bundle(NamedTuple):
+class MessageGroup(NamedTuple):
     """Messages that stay or go together: one, or calls with their results. Places from `start` up to `stop`."""
 
     start: int
     stop: int
 
 
-def bundles(messages: Sequence[BaseMessage], start: int, stop: int) -> list[Bundle]:
+def bundles(messages: Sequence[BaseMessage], start: int, stop: int) -> list[MessageGroup]:
     """Cut a valid history where no call is open.
 
     Args:
@@ -92,7 +92,7 @@ def bundles(messages: Sequence[BaseMessage], start: int, stop: int) -> list[Bund
         stop: Where to end.
     """
     cuts = [place for place in range(start, stop) if place == start or not isinstance(messages[place], ToolMessage)]
-    return [Bundle(*pair) for pair in pairwise([*cuts, stop])] if start < stop else []
+    return [MessageGroup(*pair) for pair in pairwise([*cuts, stop])] if start < stop else []
 
 
 def protected_from(messages: Sequence[BaseMessage], grace: int) -> int:
@@ -121,7 +121,7 @@ def is_said_by_user(message: BaseMessage) -> bool:
     return summary_in(message) is None and not is_injected(message)
 
 
-class Shape(NamedTuple):
+class HistoryShape(NamedTuple):
     """The parts of a valid history, as places.
 
     Attributes:
@@ -147,7 +147,7 @@ class Shape(NamedTuple):
         return frozenset({*range(self.systems), *kept})
 
 
-def shape_of(messages: Sequence[BaseMessage], *, grace: int, keep_first: bool = True) -> Shape:
+def shape_of(messages: Sequence[BaseMessage], *, grace: int, keep_first: bool = True) -> HistoryShape:
     """Find the parts of a valid history.
 
     Args:
@@ -162,10 +162,10 @@ def shape_of(messages: Sequence[BaseMessage], *, grace: int, keep_first: bool = 
     first = users[0] if keep_first and users and users[0] < tail else None
     request = users[-1] if users and users[-1] < tail and users[-1] != first else None
     begins = messages[systems].additional_kwargs.get(MADE) if systems < len(messages) else None
-    return Shape(systems, systems if begins == FILLER else None, first, summary, request, tail)
+    return HistoryShape(systems, systems if begins == FILLER else None, first, summary, request, tail)
 
 
-def droppable(messages: Sequence[BaseMessage], shape: Shape) -> list[Bundle]:
+def droppable(messages: Sequence[BaseMessage], shape: HistoryShape) -> list[MessageGroup]:
     """What may leave a history, the oldest first: all that is neither pinned nor in the tail."""
     return [each for each in bundles(messages, shape.systems, shape.tail) if each.start not in shape.pinned]
 

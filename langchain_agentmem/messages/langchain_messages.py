@@ -111,7 +111,7 @@ _ELSEWHERE = frozenset(
 )
 
 
-class _Kind:
+class _MessageClass:
     """One of LangChain's classes: what it is called, and what it has that ours have not."""
 
     def __init__(self, role: str | None, empty: BaseMessage) -> None:
@@ -121,8 +121,8 @@ class _Kind:
         self.own = {name: value for name, value in empty.__dict__.items() if name not in _ELSEWHERE}
 
 
-_KINDS: dict[type[BaseMessage], _Kind] = {
-    type(empty): _Kind(role, empty)
+_KINDS: dict[type[BaseMessage], _MessageClass] = {
+    type(empty): _MessageClass(role, empty)
     for role, *empties in (
         ("user", lc.HumanMessage(content=""), lc.HumanMessageChunk(content="")),
         ("assistant", lc.AIMessage(content=""), lc.AIMessageChunk(content="")),
@@ -218,7 +218,7 @@ def has_images(message: BaseMessage) -> bool:
     return isinstance(note, dict) and "images" in (note.get("fields") or ())
 
 
-def _nearest(message: Any) -> _Kind:
+def _nearest(message: Any) -> _MessageClass:
     """LangChain's nearest class for a user's own."""
     if not isinstance(message, BaseMessage):
         raise MessageError(f"Expected a LangChain message, not {type(message).__name__}.")
@@ -227,7 +227,9 @@ def _nearest(message: Any) -> _Kind:
     raise MessageError(f"{type(message).__name__} is none of LangChain's kinds of message.")
 
 
-def _from(fields: dict[str, Any], kind: _Kind, extra: dict[str, Any] | None, new_id: str | None = None) -> Message:
+def _from(
+    fields: dict[str, Any], kind: _MessageClass, extra: dict[str, Any] | None, new_id: str | None = None
+) -> Message:
     content = fields["content"]
     kept: dict[str, Any] = {}
     values: dict[str, Any] = {
@@ -264,7 +266,7 @@ def _from(fields: dict[str, Any], kind: _Kind, extra: dict[str, Any] | None, new
 
 
 def _from_kwargs(
-    kwargs: dict[Any, Any], kind: _Kind, kept: dict[str, Any], values: dict[str, Any]
+    kwargs: dict[Any, Any], kind: _MessageClass, kept: dict[str, Any], values: dict[str, Any]
 ) -> dict[str, Any] | None:
     """Sort additional keyword arguments into what we have a field for, and the rest. Give our own note."""
     rest = _copied(kwargs)
@@ -283,7 +285,7 @@ def _from_kwargs(
     return note
 
 
-def _kind_of(message: Message) -> _Kind:
+def _kind_of(message: Message) -> _MessageClass:
     default = _BY_ROLE.get(message.role, _CHAT)
     kind = _BY_WIRE.get((message.langchain or _NONE).get("type", ""))
     return default if kind is None or kind.role not in (None, "remove", default.role) else kind
@@ -302,7 +304,7 @@ _BESIDE = [name for name in KEPT if name not in ("role", "content", "name")]
 
 
 def _fields_of(
-    message: Message, kind: _Kind, part_of: provider_content.PartOf | None
+    message: Message, kind: _MessageClass, part_of: provider_content.PartOf | None
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     kept = message.langchain or _NONE
     kwargs: dict[str, Any] = _copied(kept.get("additional_kwargs", _NONE))

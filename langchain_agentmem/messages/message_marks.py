@@ -94,7 +94,7 @@ _FENCE = "record"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class KeptImage:
+class SummaryImage:
     """An image that is kept beside a summary.
 
     Attributes:
@@ -129,7 +129,7 @@ class Summary:
     summary: str = ""
     salient_facts: tuple[str, ...] = ()
     open_threads: tuple[str, ...] = ()
-    kept_images: tuple[KeptImage, ...] = ()
+    kept_images: tuple[SummaryImage, ...] = ()
     stands_for: int = 0
     provisional: bool = False
 
@@ -248,7 +248,7 @@ def _head(summary: Summary) -> str:
     return f"This is a record of {count}earlier messages of this conversation that are not shown."
 
 
-def _label(image: KeptImage) -> str:
+def _label(image: SummaryImage) -> str:
     return f"[Retained image {image.image_id}]: {image.context}"
 
 
@@ -272,12 +272,12 @@ def _items(value: Any) -> Iterable[str]:
         yield str(value)
 
 
-def _images(value: Any) -> Iterable[KeptImage]:
+def _images(value: Any) -> Iterable[SummaryImage]:
     for each in value if isinstance(value, list) else ():
         entry = each if isinstance(each, Mapping) else {_IMAGE_ID: each}
         name = entry.get(_IMAGE_ID)
         if isinstance(name, str) and name.strip():
-            yield KeptImage(image_id=name.strip(), context=_text(entry.get("context")))
+            yield SummaryImage(image_id=name.strip(), context=_text(entry.get("context")))
 
 
 MADE = "agentmem_made"

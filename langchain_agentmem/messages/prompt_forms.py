@@ -25,7 +25,7 @@ from langchain_agentmem.messages.history_repair import calls_of, encodable, is_s
 from langchain_agentmem.messages.message_marks import Part, Role, block, injected, is_injected, is_made
 
 
-class Brought(NamedTuple):
+class PromptTexts(NamedTuple):
     """What there is to be shown, as texts.
 
     Attributes:
@@ -97,7 +97,7 @@ def converted(given: Sequence[Any]) -> list[BaseMessage]:
         raise InvalidInput(f"These are no messages: {safe_repr(given)}. {error}") from error
 
 
-def woven(messages: Sequence[BaseMessage], brought: Brought, role: Role = "user") -> list[BaseMessage]:
+def woven(messages: Sequence[BaseMessage], brought: PromptTexts, role: Role = "user") -> list[BaseMessage]:
     """Messages with memory among them, in the place of memory that is there already.
 
     Args:
@@ -198,7 +198,7 @@ HISTORY, CONTEXT = "messages", "llm_input_messages"
 _Among: TypeAlias = Callable[[list[BaseMessage]], list[BaseMessage]]
 
 
-class Form(NamedTuple):
+class PromptForm(NamedTuple):
     """Something opened.
 
     Attributes:
@@ -211,7 +211,7 @@ class Form(NamedTuple):
     close: Callable[[_Among, str], Any]
 
 
-def form_of(given: Any, config: RunnableConfig, key: str, *, shared: bool = False) -> Form:
+def form_of(given: Any, config: RunnableConfig, key: str, *, shared: bool = False) -> PromptForm:
     """Open what was given.
 
     Args:
@@ -224,27 +224,27 @@ def form_of(given: Any, config: RunnableConfig, key: str, *, shared: bool = Fals
         InvalidInput: Nothing can be put into this, or the state of the graph has no room for it.
     """
     if isinstance(given, str):
-        return Form([HumanMessage(given)], lambda _, text: _before(given, text))
+        return PromptForm([HumanMessage(given)], lambda _, text: _before(given, text))
     if isinstance(given, StringPromptValue):
-        return Form(given.to_messages(), lambda _, text: StringPromptValue(text=_before(given.text, text)))
+        return PromptForm(given.to_messages(), lambda _, text: StringPromptValue(text=_before(given.text, text)))
     if isinstance(given, PromptValue):
         said = given.to_messages()
-        return Form(said, lambda among, _: ChatPromptValue(messages=among(said)))
+        return PromptForm(said, lambda among, _: ChatPromptValue(messages=among(said)))
     if isinstance(given, BaseMessage | Sequence):
         listed = converted([given] if isinstance(given, BaseMessage) else given)
-        return Form(listed, lambda among, _: among(listed))
+        return PromptForm(listed, lambda among, _: among(listed))
     return _opened(given, config, key, shared=shared)
 
 
-def _opened(given: Any, config: RunnableConfig, key: str, *, shared: bool) -> Form:
+def _opened(given: Any, config: RunnableConfig, key: str, *, shared: bool) -> PromptForm:
     """A dictionary or a state, opened."""
     found = history_in(given)
     if isinstance(found, str) or not isinstance(found, Sequence):
         if isinstance(given, Mapping) and HISTORY not in given:
             if _is_state(given, config):
                 keys_in_state(config, key)
-                return Form(_asking(given), lambda _, text: state_update([(key, text)]))
-            return Form(_asking(given), lambda _, text: {**given, key: text})
+                return PromptForm(_asking(given), lambda _, text: state_update([(key, text)]))
+            return PromptForm(_asking(given), lambda _, text: {**given, key: text})
         raise InvalidInput(
             f"Memory cannot be put into this: {safe_repr(given)}. Give a text, messages, a prompt, a dictionary, or a "
             f"state that has a list of messages under '{HISTORY}'."
@@ -263,7 +263,7 @@ def _opened(given: Any, config: RunnableConfig, key: str, *, shared: bool) -> Fo
             return {**given, HISTORY: among(said), **beside}
         return {CONTEXT: among(said), **beside}
 
-    return Form(said, close)
+    return PromptForm(said, close)
 
 
 def _shown(given: Any, said: list[BaseMessage]) -> list[BaseMessage]:

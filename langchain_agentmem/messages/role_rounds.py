@@ -177,7 +177,7 @@ class PortableModel(Options, Portable):
             raise InvalidInput(f"{cls.__name__}: {error}") from error
 
 
-class Identified(PortableModel):
+class IdentifiedModel(PortableModel):
     """A value with an id.
 
     Attributes:
@@ -194,7 +194,7 @@ class Identified(PortableModel):
         return given or new_id(cls._prefix)
 
 
-def _tuple_of(kind: type[Identified]) -> BeforeValidator:
+def _tuple_of(kind: type[IdentifiedModel]) -> BeforeValidator:
     """Take any iterable of values or their dictionaries as a tuple, without attachments of types that are no more."""
 
     def read(given: Any) -> Any:
@@ -244,7 +244,7 @@ def _kind(given: Any) -> AttachmentType:
     return kind
 
 
-class SharedMemoryEntry(Identified):
+class SharedMemoryEntry(IdentifiedModel):
     """What one role shares with all others.
 
     Attributes:
@@ -266,7 +266,7 @@ class SharedMemoryEntry(Identified):
         return cls(type=type, scope=scope, content=content, id="" if id is None else id)
 
 
-class Attachment(Identified):
+class Attachment(IdentifiedModel):
     """Something typed that a post carries.
 
     Attributes:
@@ -331,7 +331,7 @@ class Attachment(Identified):
         return super().from_dict(given | {"content": "" if content is None else content})
 
 
-class Post(Identified):
+class Post(IdentifiedModel):
     """A message from one role to another.
 
     Attributes:
@@ -371,7 +371,7 @@ class Post(Identified):
         return self.replace(attachment_list=(*self.attachment_list, *attachments))
 
 
-class Round(Identified):
+class Round(IdentifiedModel):
     """One query of the user, and the posts that answer it.
 
     Attributes:
@@ -404,7 +404,7 @@ class Round(Identified):
         return self.replace(post_list=(*self.post_list, *posts))
 
 
-class Conversation(Identified):
+class Conversation(IdentifiedModel):
     """An ordered run of rounds under one id.
 
     Attributes:

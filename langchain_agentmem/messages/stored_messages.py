@@ -46,7 +46,7 @@ _KEPT = {
 _FIELDS = {"content", "role", "name", "langchain", "tool_calls", "tool_call_id"}
 
 
-class Prototype:
+class MessagePrototype:
     """A message to make copies of.
 
     Attributes:
@@ -85,7 +85,7 @@ class Prototype:
         return message
 
 
-def body_of(message: BaseMessage) -> tuple[bytes, Prototype | None] | None:
+def body_of(message: BaseMessage) -> tuple[bytes, MessagePrototype | None] | None:
     """Write a message as the body that a conversation would store for it.
 
     Args:
@@ -108,7 +108,7 @@ def body_of(message: BaseMessage) -> tuple[bytes, Prototype | None] | None:
     return (body, prototype) if same else None
 
 
-def prototype_of(body: bytes, message_id: str | None) -> Prototype | None:
+def prototype_of(body: bytes, message_id: str | None) -> MessagePrototype | None:
     """Read a stored body of a usual shape.
 
     Args:
@@ -127,10 +127,10 @@ def prototype_of(body: bytes, message_id: str | None) -> Prototype | None:
     fields["content"] = content
     fields["id"] = message_id
     if len(stored) == 2 and role != "tool":  # noqa: PLR2004 - content and role
-        return Prototype(type(empty), fields, body, flat=type(content) is str)
+        return MessagePrototype(type(empty), fields, body, flat=type(content) is str)
     if not _fill(fields, stored, str(role)):
         return None
-    return Prototype(type(empty), fields, body, flat=_is_flat(fields))
+    return MessagePrototype(type(empty), fields, body, flat=_is_flat(fields))
 
 
 def message_of(body: bytes, message_id: str | None) -> BaseMessage:

@@ -37,7 +37,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Send
 
 from langchain_agentmem.errors import safe_repr
-from langchain_agentmem.messages.stored_messages import Prototype, body_of, message_of, prototype_of
+from langchain_agentmem.messages.stored_messages import MessagePrototype, body_of, message_of, prototype_of
 from langchain_agentmem.threads import value_store as shelves
 
 MOST_BYTES = 32_000_000
@@ -47,7 +47,7 @@ _NESTED = 8
 """How many times its body a prototype takes that has lists and dictionaries, at most."""
 
 
-def _size(prototype: Prototype) -> int:
+def _size(prototype: MessagePrototype) -> int:
     return len(prototype.body) * (1 if prototype.flat else _NESTED) + _OVERHEAD
 
 
@@ -113,11 +113,11 @@ class KnownMessages:
     __slots__ = ("_bytes", "_known", "_most")
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        self._known: dict[int, dict[int, Prototype]] = {}
+        self._known: dict[int, dict[int, MessagePrototype]] = {}
         self._bytes = 0
         self._most = most_bytes
 
-    def keep(self, shelf: int, number: int, prototype: Prototype) -> None:
+    def keep(self, shelf: int, number: int, prototype: MessagePrototype) -> None:
         """Keep a prototype. Where there is no room, everything else is forgotten."""
         known = self._known.setdefault(shelf, {})
         if number in known:
@@ -129,10 +129,10 @@ class KnownMessages:
             self._known = {shelf: {number: prototype}}
             self._bytes = size
 
-    def take(self, shelf: int, ranges: list[shelves.Range]) -> tuple[dict[int, Prototype], list[shelves.Range]]:
+    def take(self, shelf: int, ranges: list[shelves.Range]) -> tuple[dict[int, MessagePrototype], list[shelves.Range]]:
         """The prototypes of the parts in some ranges, and the ranges of those that are not known."""
         known = self._known.get(shelf, {})
-        found: dict[int, Prototype] = {}
+        found: dict[int, MessagePrototype] = {}
         missing: list[shelves.Range] = []
         for start, stop in ranges:
             for number in range(start, stop):
@@ -168,7 +168,7 @@ class KnownMessages:
         stamp.owner, stamp.shelf, stamp.number, stamp.mark = self, shelf, number, mark
         _set(message, "__pydantic_fields_set__", stamp)
 
-    def stamp_copies(self, prototype: Prototype, shelf: tuple[int, int], number: int) -> None:
+    def stamp_copies(self, prototype: MessagePrototype, shelf: tuple[int, int], number: int) -> None:
         """Stamp all copies that are made of a prototype: they share one stamp."""
         stamp = prototype.given
         if type(stamp) is not Stamp or stamp.owner is not self:
@@ -276,7 +276,7 @@ class ValueDraft:
         self._sharing = sharing(serde)
         self._listing = listing
         self._loose = True
-        self._new: list[tuple[BaseMessage, int, int | None, Prototype | None]] = []
+        self._new: list[tuple[BaseMessage, int, int | None, MessagePrototype | None]] = []
         self._lists: list[list[Any]] = []
 
     def recipe(self, value: Any) -> shelves.Recipe:
@@ -464,7 +464,7 @@ class ValueReading:
         serde: SerializerProtocol,
         known: KnownMessages,
         shelf: shelves.StorePlace,
-        parts: Mapping[int, shelves.StoredPart | Prototype],
+        parts: Mapping[int, shelves.StoredPart | MessagePrototype],
     ) -> None:
         self._serde = serde
         self._cache = known
@@ -506,7 +506,7 @@ class ValueReading:
         for start, stop in shelves.read_ranges(recipe[1:]):
             for number in range(start, stop):
                 part = parts.get(number)
-                given = part.given if type(part) is Prototype else None
+                given = part.given if type(part) is MessagePrototype else None
                 if type(given) is Stamp and given.shelf == shelf and given.number == number:
                     value.append(part.copy())  # type: ignore[union-attr]  # the usual case, without further ado
                 else:
@@ -517,7 +517,7 @@ class ValueReading:
         part = self._parts.get(number)
         if part is None:
             raise shelves.Damaged(f"its part {number} is missing")
-        if type(part) is Prototype:
+        if type(part) is MessagePrototype:
             return (self._copy(part, number),)
         form, name, body, checksum, _ = part  # type: ignore[misc]  # a row, since it is no prototype
         if zlib.crc32(body) != checksum:
@@ -543,7 +543,7 @@ class ValueReading:
             self._cache.stamp(value, self._shelf, number, fingerprint(value))
         return (value,)
 
-    def _copy(self, prototype: Prototype, number: int) -> BaseMessage:
+    def _copy(self, prototype: MessagePrototype, number: int) -> BaseMessage:
         self._cache.stamp_copies(prototype, self._shelf, number)
         return prototype.copy()
 

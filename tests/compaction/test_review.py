@@ -11,7 +11,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.compaction import Summary, ToolTruncationConfig, graph_compactor, summary_in
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import ask
-from langchain_agentmem.messages.message_marks import KeptImage, summary_message
+from langchain_agentmem.messages.message_marks import SummaryImage, summary_message
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.summarizers import Summarizer, budget, talk
 from tests.support.graphs import at
@@ -42,7 +42,7 @@ class TestMarksThatAnybodyCanForge:
         assert summary_in(message) == summary
         for content in (f"{message.content}\nAnd pears.", "Pears."):
             assert summary_in(message.model_copy(update={"content": content})) is None
-        image = KeptImage(image_id="img_1", block={"type": "image_url", "image_url": {"url": "data:,"}})
+        image = SummaryImage(image_id="img_1", block={"type": "image_url", "image_url": {"url": "data:,"}})
         message = summary_message(Summary(summary="Much was counted.", kept_images=(image,)), id="sum-1")
         assert summary_in(message).kept_images == (image,)
         for block in ({"type": "text", "text": "Pears."}, image.block, {"type": "input_text", "text": "Pears."}):

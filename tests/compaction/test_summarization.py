@@ -19,7 +19,7 @@ from langchain_agentmem.language_models.summarization import (
     summarizing,
     turn_of,
 )
-from langchain_agentmem.messages.message_marks import KeptImage, Summary, sections, summary_message
+from langchain_agentmem.messages.message_marks import Summary, SummaryImage, sections, summary_message
 from tests.support.models import ScriptedModel, calling
 
 from .summarizers import COUNTER, FILLER, Summarizer
@@ -175,8 +175,8 @@ class TestImages:
     def test_those_that_are_named_are_kept_oldest_first(self):
         named = [{"image_id": IDS[2], "context": "the map"}, f"Image {IDS[0]}", "img_ffffffff"]
         assert self.kept(named) == (
-            KeptImage(image_id=IDS[0], context="Look at picture 0.", block=image(0)),
-            KeptImage(image_id=IDS[2], context="the map", block=image(2)),
+            SummaryImage(image_id=IDS[0], context="Look at picture 0.", block=image(0)),
+            SummaryImage(image_id=IDS[2], context="the map", block=image(2)),
         )
 
     def test_of_too_many_the_newest_stay(self):
@@ -185,7 +185,7 @@ class TestImages:
             assert [each.image_id for each in kept] == [IDS[n] for n in left], most
 
     def test_an_earlier_one_stays_until_the_model_leaves_it_out(self):
-        old = KeptImage(image_id=image_id(image(9)), context="old", block=image(9))
+        old = SummaryImage(image_id=image_id(image(9)), context="old", block=image(9))
         earlier = Summary(summary="before", kept_images=(old,))
         silent = json.dumps({key: value for key, value in ANSWER.items() if key != "keep_images"})
         for reply, left in ((self.reply([old.image_id]), (old,)), (silent, (old,)), (self.reply([]), ()), ("", (old,))):

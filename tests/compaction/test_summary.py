@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage, convert_to_openai_messages, messages_from_dict, messages_to_dict
 
-from langchain_agentmem.messages.message_marks import KeptImage, Summary, summary_in, summary_message
+from langchain_agentmem.messages.message_marks import Summary, SummaryImage, summary_in, summary_message
 from tests.support.fences import unfenced
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
@@ -18,8 +18,8 @@ SUMMARY = Summary(
     salient_facts=("The trees cost 80 €.", "They stand in the north."),
     open_threads=("Water them.",),
     kept_images=(
-        KeptImage(image_id="img_00000001", context="the garden", block=IMAGE),
-        KeptImage(image_id="img_00000002", context="", block=OTHER),
+        SummaryImage(image_id="img_00000001", context="the garden", block=IMAGE),
+        SummaryImage(image_id="img_00000002", context="", block=OTHER),
     ),
     stands_for=12,
     provisional=True,
@@ -27,7 +27,7 @@ SUMMARY = Summary(
 
 TEXTS = st.text()
 IMAGES = st.builds(
-    KeptImage, image_id=st.from_regex(r"img_[0-9a-f]{8}", fullmatch=True), context=TEXTS, block=st.just(IMAGE)
+    SummaryImage, image_id=st.from_regex(r"img_[0-9a-f]{8}", fullmatch=True), context=TEXTS, block=st.just(IMAGE)
 )
 SUMMARIES = st.builds(
     Summary,
@@ -66,7 +66,7 @@ class TestValue:
         named = {"image_id": "img_00000001", "context": "garden"}
         odd = [{"image_id": " img_00000001", "context": ["garden"]}, {"context": "no id"}, None, 3]
         for images in ([named], odd):
-            assert Summary.from_dict({"keep_images": images}).kept_images == (KeptImage(**named),), images
+            assert Summary.from_dict({"keep_images": images}).kept_images == (SummaryImage(**named),), images
         assert Summary.from_dict({"keep_images": ["img_00000001"]}).kept_images[0].image_id == "img_00000001"
 
     @given(st.dictionaries(

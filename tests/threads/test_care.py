@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver
 from langchain_agentmem.errors import StorageError
-from langchain_agentmem.messages.stored_messages import Prototype
+from langchain_agentmem.messages.stored_messages import MessagePrototype
 from langchain_agentmem.threads.value_store import LOOSE
 from tests.checkpoints.graphs import Line, at, chat_graph, everything, logging_graph
 from tests.support.graphs import at as within
@@ -167,7 +167,7 @@ ERASURES = {
 def in_memory(words):
     """Whether any message that this process keeps says so."""
     gc.collect()
-    return any(type(found) is Prototype and words.encode() in found.body for found in gc.get_objects())
+    return any(type(found) is MessagePrototype and words.encode() in found.body for found in gc.get_objects())
 
 
 @pytest.mark.sqlite_suffices
