@@ -32,8 +32,8 @@ from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.base.namespaces import ThreadKey, configurable_of, namespace_of
 from langchain_agentmem.checkpoints.checkpoint_codec import address, said_in, value_of
 from langchain_agentmem.rewinding import sealing, thread_memory
-from langchain_agentmem.rewinding.graph_runs import GraphRun, Loop, Runs, identify, runs_of
-from langchain_agentmem.rewinding.sealing import CheckpointPut, Parent
+from langchain_agentmem.rewinding.graph_runs import GraphLoop, GraphRun, RunRegistry, identify, runs_of
+from langchain_agentmem.rewinding.sealing import CheckpointPut, ParentCheckpoint
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import CheckpointMessage
@@ -51,8 +51,8 @@ class _AttemptWatcher(BaseCallbackHandler):
     ignore_llm = ignore_chat_model = ignore_retriever = ignore_agent = ignore_custom_event = ignore_retry = True
 
     def __init__(self) -> None:
-        self.told: weakref.WeakSet[Runs] = weakref.WeakSet()
-        self._attempts: dict[UUID, tuple[str, list[tuple[Runs, GraphRun]]]] = {}
+        self.told: weakref.WeakSet[RunRegistry] = weakref.WeakSet()
+        self._attempts: dict[UUID, tuple[str, list[tuple[RunRegistry, GraphRun]]]] = {}
         self._chains: dict[UUID, tuple[UUID | None, str]] = {}
 
     def on_chain_start(
@@ -105,7 +105,7 @@ class _AttemptWatcher(BaseCallbackHandler):
             yield run_id
             run_id, _ = self._chains.get(run_id, (None, ""))
 
-    def _ended(self, run_id: UUID) -> list[tuple[Runs, GraphRun, str]]:
+    def _ended(self, run_id: UUID) -> list[tuple[RunRegistry, GraphRun, str]]:
         """The runs in which an attempt was made that has ended, and where."""
         self._chains.pop(run_id, None)
         ns, found = self._attempts.pop(run_id, ("", []))
@@ -116,7 +116,7 @@ _WATCH = _AttemptWatcher()
 register_configure_hook(ContextVar("agentmem_watch", default=_WATCH), inheritable=True)
 
 
-def watch(runs: Runs) -> None:
+def watch(runs: RunRegistry) -> None:
     """Tell the runs of a database, from now on, which attempts begin and fail."""
     _WATCH.told.add(runs)
 
@@ -161,7 +161,7 @@ class RewindFollower:
         scopes = self._database.scopes
         at, ns, _ = address(config, scopes)
         home = at if found is None else address(found.config, scopes)[0]
-        fresh = Loop(ns, addressed=addressed, results=_results(found))
+        fresh = GraphLoop(ns, addressed=addressed, results=_results(found))
         if found is not None:
             fresh.base, fresh.versions = found.checkpoint["id"], found.checkpoint["channel_versions"]
             fresh.step = found.metadata.get("step")
@@ -263,7 +263,7 @@ class RewindFollower:
             thread_memory.sweep(tx, thread.id, self._database.now())
 
 
-def _parent(tx: Transaction, line: int, name: str | None, serde: SerializerProtocol) -> Parent | None:
+def _parent(tx: Transaction, line: int, name: str | None, serde: SerializerProtocol) -> ParentCheckpoint | None:
     found = query.checkpoint_named(tx, line=line, name=name)
     if not found:
         return None
@@ -271,7 +271,7 @@ def _parent(tx: Transaction, line: int, name: str | None, serde: SerializerProto
     metadata = value_of(serde, bytes(row["metadata"]))
     folded = value_of(serde, bytes(row["head"]), row["versions"])
     head = unfold(folded, versions_read(row["versions"]), row["name"], {})
-    return Parent(metadata.get("step"), head["channel_versions"], head["versions_seen"])
+    return ParentCheckpoint(metadata.get("step"), head["channel_versions"], head["versions_seen"])
 
 
 def _reader_of(

@@ -45,7 +45,7 @@ from langchain_agentmem.messages.history_repair import calls_of
 from langchain_agentmem.messages.langchain_messages import to_langchain
 from langchain_agentmem.messages.message import RECALLING, Message, decode_body
 from langchain_agentmem.messages.message_marks import plain
-from langchain_agentmem.rewinding.outlook import Outlook, running_turn
+from langchain_agentmem.rewinding.outlook import SearchView, running_turn
 from langchain_agentmem.search.analysis import question
 from langchain_agentmem.search.memory_search import Recollection, Search, Walls
 from langchain_agentmem.search.ranking import Weights
@@ -270,7 +270,7 @@ class _ConversationReader:
             asked = question(query, self._database.now())
             # Some of what is found is left out, so more is looked for.
             turn = running_turn(self._database, running_config())
-            here = Outlook(conversations=(at.name,), turn=turn and turn._replace(path=at.path, name=at.name))
+            here = SearchView(conversations=(at.name,), turn=turn and turn._replace(path=at.path, name=at.name))
             search = Search(asked, walls, _ASKED * (most + 5), self._weights, here, name=None, order=order)
             found = search.find(self._database)
             shown = [hit for hit in found if isinstance(hit.value, Message) and _is_worth_showing(hit.value)]

@@ -25,7 +25,7 @@ from langchain_agentmem.conversations.log_entries import USER, check_langchain
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError, safe_repr
 from langchain_agentmem.messages.message import SOURCES, Message, body_text, decode_body, found_by, plain
 from langchain_agentmem.messages.role_rounds import Attachment, Round
-from langchain_agentmem.rewinding.outlook import EVERYWHERE, Outlook, row_texts, said_from, sighted
+from langchain_agentmem.rewinding.outlook import EVERYWHERE, SearchView, row_texts, said_from, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import Erasure, Found, Part
@@ -44,7 +44,7 @@ def texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
 
 
 def recollections(
-    tx: Transaction, hits: Sequence[Hit], now: int, outlook: Outlook | None
+    tx: Transaction, hits: Sequence[Hit], now: int, outlook: SearchView | None
 ) -> Mapping[int, Recollection]:
     """What hits are to the user, by the numbers of their documents.
 
@@ -65,7 +65,7 @@ def recollections(
 
 
 def rewound_recollections(
-    tx: Transaction, hits: Sequence[Hit], now: int, outlook: Outlook | None
+    tx: Transaction, hits: Sequence[Hit], now: int, outlook: SearchView | None
 ) -> Mapping[int, Recollection]:
     """What hits are to the user, by the numbers of their documents; what cannot be seen is left out.
 

@@ -22,7 +22,7 @@ from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages.langchain_messages import to_langchain
 from langchain_agentmem.messages.message import Message, decode_body, encode_body, plain
 from langchain_agentmem.messages.message_marks import MARKS, is_filler, is_made
-from langchain_agentmem.rewinding.outlook import Outlook, said_from
+from langchain_agentmem.rewinding.outlook import SearchView, said_from
 from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.part import CheckpointMessage, RecordedMessage
 from langchain_agentmem.storage.transaction import Row
@@ -101,7 +101,7 @@ def note(
     return [each._replace(new=key in new) for key, each in unknown if key in new or not each.made]
 
 
-def current_turn(tx: Transaction, outlook: Outlook, now: int) -> frozenset[int]:
+def current_turn(tx: Transaction, outlook: SearchView, now: int) -> frozenset[int]:
     """Return the documents of the messages of the current turn that the context of the running model still has.
 
     Messages after them that the run does not see are among them: its own may be stored, and not be known to it yet.
@@ -121,7 +121,7 @@ def current_turn(tx: Transaction, outlook: Outlook, now: int) -> frozenset[int]:
     return frozenset(row["document_id"] for row in rows)
 
 
-def _newest_turn(tx: Transaction, at: ThreadKey, outlook: Outlook, now: int) -> tuple[list[Row], list[Row]]:
+def _newest_turn(tx: Transaction, at: ThreadKey, outlook: SearchView, now: int) -> tuple[list[Row], list[Row]]:
     """The messages since the newest of a user's that is seen, the newest first; and those after it that are not."""
     limit = _NEWEST
     while True:

@@ -65,8 +65,8 @@ from langchain_agentmem.messages.role_rounds import (
     SharedMemoryEntry,
 )
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_rows import Kept, Place, RowDraft, View
-from langchain_agentmem.rewinding.thread_memory import ThreadPoint, thread_point
+from langchain_agentmem.rewinding.memory_rows import MemoryVersion, MemoryView, VersionDraft, WriteTarget
+from langchain_agentmem.rewinding.thread_memory import ThreadPosition, thread_point
 from langchain_agentmem.search.search_index import Series
 from langchain_agentmem.storage import Transaction, queries
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
@@ -83,7 +83,7 @@ class ThreadLog:
         database: The database of the thread.
     """
 
-    def __init__(self, point: ThreadPoint, database: Database) -> None:
+    def __init__(self, point: ThreadPosition, database: Database) -> None:
         self._point, self._database = point, database
 
     def append(
@@ -150,7 +150,7 @@ class ThreadLog:
         now = self._database.now()
         view, place = self._point.open(tx, now)
         drafts = [
-            RowDraft(kind, each.key, None, now)
+            VersionDraft(kind, each.key, None, now)
             for kind in (ROUND_KIND, POST_KIND)
             for each in memory_rows.current(tx, view, kind)
         ]
@@ -169,10 +169,10 @@ class ThreadLog:
         begun, said = (map(_stored, memory_rows.current(tx, view, kind)) for kind in (ROUND_KIND, POST_KIND))
         return sorted(begun, key=_SLOT), sorted(said, key=_SLOT)
 
-    def _view(self, tx: Transaction) -> View:
+    def _view(self, tx: Transaction) -> MemoryView:
         return self._point.view(tx, self._database.now())
 
-    def _write(self, tx: Transaction, place: Place, drafts: Sequence[RowDraft], now: int) -> None:
+    def _write(self, tx: Transaction, place: WriteTarget, drafts: Sequence[VersionDraft], now: int) -> None:
         series = Series(self._point.path, POST_KIND, self._point.name)
         memory_rows.write(tx, place, drafts, series=series, now=now)
 
@@ -182,7 +182,7 @@ def is_of_thread(given: Any) -> bool:
     return isinstance(given, Mapping) or hasattr(given, "stream_writer")
 
 
-def _named(tx: Transaction, view: View, keys: Iterable[str]) -> dict[str, LogEntry]:
+def _named(tx: Transaction, view: MemoryView, keys: Iterable[str]) -> dict[str, LogEntry]:
     """Return rounds and posts by their keys; none is both."""
     wanted = list(keys)
     begun = memory_rows.named(tx, view, ROUND_KIND, wanted)
@@ -190,7 +190,7 @@ def _named(tx: Transaction, view: View, keys: Iterable[str]) -> dict[str, LogEnt
     return {key: _stored(kept) for key, kept in rows.items()}
 
 
-def _draft(entry: LogEntry) -> RowDraft:
+def _draft(entry: LogEntry) -> VersionDraft:
     """Return an entry as a row. A new version names the first one, which says where it stands."""
     extra: dict[str, Any] = {name: value for name in TEXTS if (value := getattr(entry, name)) is not None}
     if entry.attachments is not None:
@@ -201,7 +201,7 @@ def _draft(entry: LogEntry) -> RowDraft:
         extra["words"] = entry.words
         if entry.role != "tool" and entry.sender is not None:
             extra["speaker"] = entry.sender
-    return RowDraft(
+    return VersionDraft(
         ROUND_KIND if entry.kind == message_log.ROUND else POST_KIND,
         entry.key,
         entry.body,
@@ -212,7 +212,7 @@ def _draft(entry: LogEntry) -> RowDraft:
     )
 
 
-def _stored(kept: Kept) -> LogEntry:
+def _stored(kept: MemoryVersion) -> LogEntry:
     texts: dict[str, Any] = {name: kept.extra.get(name) for name in TEXTS}
     attachments = kept.extra.get("attachments")
     return LogEntry(

@@ -42,7 +42,7 @@ from langchain_agentmem.language_models.model_calls import SourceNote, ask
 from langchain_agentmem.language_models.tool_factory import passage
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_rows import DUE, FAILURE, FOREVER, TEXT, RowDraft
+from langchain_agentmem.rewinding.memory_rows import DUE, FAILURE, FOREVER, TEXT, VersionDraft
 from langchain_agentmem.search.dates import spans
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.background import backoff
@@ -329,7 +329,7 @@ def _postpone(facts: FactChanges, due: PendingMessage, most: int, *, blamed: boo
         attempts, pause = due.attempts + 1, backoff(due.attempts) if due.attempts + 1 < most else PARKED
     now = facts.change.now
     extra = {"told": _resting_on([due], now), "attempts": attempts, "until": now + int(pause * 1_000_000)}
-    facts.change.drafts.append(RowDraft(DUE, due.key, b"", now, label=FAILED, extra=extra))
+    facts.change.drafts.append(VersionDraft(DUE, due.key, b"", now, label=FAILED, extra=extra))
 
 
 def _record(facts: FactChanges, some: Sequence[PendingMessage], error: str, answer: str, silent: int) -> None:
@@ -343,7 +343,7 @@ def _record(facts: FactChanges, some: Sequence[PendingMessage], error: str, answ
         "silent": silent,
         "until": now + int(backoff(silent - 1, LONGEST_SILENCE) * 1_000_000) if silent else 0,
     }
-    facts.change.drafts.append(RowDraft(FAILURE, facts.new_id(), b"", now, extra=extra))
+    facts.change.drafts.append(VersionDraft(FAILURE, facts.new_id(), b"", now, extra=extra))
     old = facts.every(FAILURE)
     for kept in old[: max(0, len(old) + 1 - KEPT_FAILURES)]:
         facts.change.remove(FAILURE, kept.key)
@@ -355,7 +355,7 @@ def _silence(facts: FactChanges, *, answered: bool) -> int:
     silent = (last[0].extra.get("silent") or 0) if last else 0
     if answered and silent:
         extra = {**last[0].extra, "silent": 0, "until": 0}
-        facts.change.drafts.append(RowDraft(FAILURE, last[0].key, b"", last[0].created_at, extra=extra))
+        facts.change.drafts.append(VersionDraft(FAILURE, last[0].key, b"", last[0].created_at, extra=extra))
     is_early = silent > 0 and last[0].extra["until"] > facts.change.now  # who does not wait learns nothing new
     return 0 if answered else silent + (not is_early)
 

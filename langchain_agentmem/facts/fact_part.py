@@ -22,9 +22,9 @@ from langchain_agentmem.facts.fact import RULE, Fact
 from langchain_agentmem.facts.fact_store import FactChanges, FactView
 from langchain_agentmem.messages.message import decode_body
 from langchain_agentmem.rewinding import branches, memory_rows
-from langchain_agentmem.rewinding.memory_rows import FACT, SAID, TEXT, RowDraft
+from langchain_agentmem.rewinding.memory_rows import FACT, SAID, TEXT, VersionDraft
 from langchain_agentmem.rewinding.message_sources import SET
-from langchain_agentmem.rewinding.outlook import Outlook, recollections_of, row_texts, sighted
+from langchain_agentmem.rewinding.outlook import SearchView, recollections_of, row_texts, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import Found, Part
@@ -35,7 +35,7 @@ FOUND_AS = "fact"
 
 
 def recollections(
-    tx: Transaction, hits: Sequence[Hit], now: int, outlook: Outlook | None
+    tx: Transaction, hits: Sequence[Hit], now: int, outlook: SearchView | None
 ) -> Mapping[int, Recollection]:
     """What hits are to the user, by the numbers of their documents; what cannot be seen is left out.
 
@@ -72,7 +72,7 @@ KINDS = (RULE, TEXT, memory_rows.DUE, memory_rows.FAILURE, FACT, memory_rows.FOR
 _FORMS = data_table("facts/fact_records.yaml")
 
 
-def draft_of(record: Any) -> RowDraft:
+def draft_of(record: Any) -> VersionDraft:
     """Return what a record says, to be written.
 
     Raises:
@@ -100,13 +100,13 @@ def dump(facts: FactView) -> list[dict[str, Any]]:
     ]
 
 
-def load(facts: FactChanges, drafts: Sequence[RowDraft]) -> None:
+def load(facts: FactChanges, drafts: Sequence[VersionDraft]) -> None:
     """Have a memory hold what was dumped, and nothing else."""
     facts.clear(rules=True)
     facts.change.drafts += drafts
 
 
-def _draft(record: Any) -> RowDraft:
+def _draft(record: Any) -> VersionDraft:
     _holds(record, _FORMS["record"])
     kind, key, extra, label = record["kind"], record["id"], record["extra"], record["label"]
     _holds(extra, _FORMS[label if kind == RULE else kind])
@@ -121,7 +121,7 @@ def _draft(record: Any) -> RowDraft:
             next(event for event in extra["told"] if event["do"] == SAID)
     if kind == FACT:
         return fact_store.draft_of(key, extra, record["created_at"])
-    draft = RowDraft(kind, key, memory_rows.body_of(record["body"]), record["created_at"], label=label, extra=extra)
+    draft = VersionDraft(kind, key, memory_rows.body_of(record["body"]), record["created_at"], label=label, extra=extra)
     if kind == TEXT:
         decode_body(draft.body or b"", extra["told"][0]["id"])
         return draft._replace(subject=extra["role"], findable=label is None)

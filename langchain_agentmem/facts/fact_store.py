@@ -1,6 +1,6 @@
 """The rows of facts and of what was said, read and written.
 
-`FactsContext` is the access to one memory of facts. In a transaction a `FactView` reads `Kept` rows, their
+`FactsContext` is the access to one memory of facts. In a transaction a `FactView` reads `MemoryVersion` rows, their
 `FactState`s, or settled `Fact`s with the ends that other facts gave them; `FactChanges` is a view that also collects
 what is written. What is told twice is one fact with two sources, as long as it holds.
 
@@ -32,8 +32,18 @@ from langchain_agentmem.facts.fact import (
 )
 from langchain_agentmem.messages.message import SOURCES, Message, decode_body, plain, same_body
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.branches import Change, MemorySession
-from langchain_agentmem.rewinding.memory_rows import DUE, FACT, FAILURE, FORMER, OTHERS, SAID, TEXT, Kept, RowDraft
+from langchain_agentmem.rewinding.branches import MemorySession, PendingWrite
+from langchain_agentmem.rewinding.memory_rows import (
+    DUE,
+    FACT,
+    FAILURE,
+    FORMER,
+    OTHERS,
+    SAID,
+    TEXT,
+    MemoryVersion,
+    VersionDraft,
+)
 from langchain_agentmem.rewinding.message_sources import SET, UNDO, without
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.tracing import given_only
@@ -57,7 +67,7 @@ class FactView:
         view: From where.
     """
 
-    def __init__(self, tx: Transaction, view: memory_rows.View) -> None:
+    def __init__(self, tx: Transaction, view: memory_rows.MemoryView) -> None:
         self.tx, self.view = tx, view
 
     @cached_property
@@ -74,7 +84,7 @@ class FactView:
         return FactRules(aliases, frozenset(key for key, single in is_single.items() if single))
 
     @cached_property
-    def stored(self) -> dict[str, Kept]:
+    def stored(self) -> dict[str, MemoryVersion]:
         """The rows of all facts, by their ids, in the order in which they were written."""
         return {kept.key: kept for kept in self.every(FACT)}
 
@@ -83,16 +93,16 @@ class FactView:
         """The text with which the memory begins, if one was written."""
         return next((kept.text for kept in self.named(fact_values.RULE, [DESCRIPTION]).values()), None)
 
-    def every(self, kind: str) -> list[Kept]:
+    def every(self, kind: str) -> list[MemoryVersion]:
         """All rows of a kind, in the order in which they were written."""
         return memory_rows.current(self.tx, self.view, kind)
 
-    def named(self, kind: str, keys: Iterable[str]) -> dict[str, Kept]:
+    def named(self, kind: str, keys: Iterable[str]) -> dict[str, MemoryVersion]:
         """The rows of a kind under some keys."""
         wanted = sorted(keys)
         return memory_rows.named(self.tx, self.view, kind, wanted) if wanted else {}
 
-    def row(self, fact_id: str) -> Kept:
+    def row(self, fact_id: str) -> MemoryVersion:
         """The row of a fact.
 
         Raises:
@@ -108,7 +118,7 @@ class FactView:
             return facts[0]
         return next(map(raw_fact, self.named(TEXT, [fact_id]).values()), None)
 
-    def shown(self, rows: Iterable[Kept]) -> dict[str, Fact]:
+    def shown(self, rows: Iterable[MemoryVersion]) -> dict[str, Fact]:
         """Facts, and what was said, by their ids; what was taken back is left out."""
         there = {kept.key: kept for kept in rows}
         facts = self.settled({key: kept for key, kept in there.items() if kept.kind == FACT})
@@ -126,13 +136,13 @@ class FactView:
         facts = self.settled(self.resting_on(message_id, path))
         return [fact for fact in facts if message_id in fact.sources]
 
-    def resting_on(self, message_id: str, path: str) -> dict[str, Kept]:
+    def resting_on(self, message_id: str, path: str) -> dict[str, MemoryVersion]:
         """The facts of which a version rests on a message."""
         sources = as_json([memory_rows.message_source(message_id)])
         found = query.resting_on(self.tx, keys=sources, low=path, high=path + "\x01")
         return self.named(FACT, {row["key"] for row in found if row["kind"] == FACT})
 
-    def texts(self, messages: Sequence[tuple[str, str | None]]) -> dict[tuple[str, str | None], Kept]:
+    def texts(self, messages: Sequence[tuple[str, str | None]]) -> dict[tuple[str, str | None], MemoryVersion]:
         """The rows of some messages, each given with its conversation, if that is known."""
         here = self.named(TEXT, {key for each in messages for key in (each[0], _read_key(*each))})
         kept = {each: here.get(_read_key(*each)) or here.get(each[0]) for each in messages}
@@ -145,7 +155,7 @@ class FactView:
         predicates: Iterable[str] | None = None,
         objects: Iterable[str] | None = None,
         recorded: int | None = None,
-    ) -> dict[str, Kept]:
+    ) -> dict[str, MemoryVersion]:
         """The facts with some subjects, predicates and objects, by their ids.
 
         All facts are read where neither subjects nor objects are given.
@@ -168,7 +178,7 @@ class FactView:
             elif self.view.scope is None and (predicates is not None or None in (subjects, objects)):
                 return found
 
-        def is_about(kept: Kept) -> bool:
+        def is_about(kept: MemoryVersion) -> bool:
             names = fact_values.names_of(kept.extra, recorded)
             keys = entity_key(names[0]), predicate_key(names[1]), entity_key(names[2])
             return all(some is None or key in some for some, key in zip(wanted, keys, strict=True))
@@ -179,7 +189,7 @@ class FactView:
 
     def _looked_up(
         self, subjects: set[str] | None, labels: set[str] | None, objects: set[str] | None
-    ) -> dict[str, Kept]:
+    ) -> dict[str, MemoryVersion]:
         """The facts with some names; in a scope also those of which another line says that they have them."""
         alone = {**self.view.parameters(), "scope": None, "before": None}  # what others tell is looked up apart
         keys: Iterable[Any] | None
@@ -208,7 +218,7 @@ class FactView:
         *,
         names: Iterable[str] | None = None,
         predicates: Iterable[str] | None = None,
-    ) -> Iterator[dict[str, Kept]]:
+    ) -> Iterator[dict[str, MemoryVersion]]:
         """Yield what was learned last, the last first, by its keys. Each page is longer than the one before it.
 
         Args:
@@ -235,7 +245,12 @@ class FactView:
                 yield {row["key"]: memory_rows.version_of(row) for row in rows}
 
     def settled(
-        self, found: Mapping[str, Kept], recorded: int | None = None, *, whole: bool = False, at: int | None = None
+        self,
+        found: Mapping[str, MemoryVersion],
+        recorded: int | None = None,
+        *,
+        whole: bool = False,
+        at: int | None = None,
     ) -> list[Fact]:
         """What rows say as facts, with the ends that other facts gave them, in the order in which they came.
 
@@ -296,12 +311,12 @@ def _source(event: fact_values.Event) -> FactMention:
     )
 
 
-def states_of(found: Mapping[str, Kept], recorded: int | None = None) -> dict[str, FactState]:
+def states_of(found: Mapping[str, MemoryVersion], recorded: int | None = None) -> dict[str, FactState]:
     """What rows say, by the ids of the facts; those that were taken back, or not known yet, are left out."""
     return {key: known for key, kept in found.items() if (known := fact_values.state(kept.extra, recorded)) is not None}
 
 
-def raw_fact(kept: Kept) -> Fact:
+def raw_fact(kept: MemoryVersion) -> Fact:
     """What was said, as a fact."""
     message, told_at = message_of(kept), moment(kept.written_at)
     return Fact(
@@ -317,12 +332,12 @@ def raw_fact(kept: Kept) -> Fact:
     )
 
 
-def message_of(kept: Kept) -> Message:
+def message_of(kept: MemoryVersion) -> Message:
     """The message that a row holds."""
     return decode_body(kept.body, kept.extra["told"][0]["id"])
 
 
-def conversation_of(kept: Kept) -> Any:
+def conversation_of(kept: MemoryVersion) -> Any:
     """Return the conversation or thread of a message; None where it is not known."""
     return kept.extra["told"][0].get("in")
 
@@ -337,7 +352,7 @@ def said_event(number: int, now: int, message_id: str, conversation: str | None)
     return given_only({"n": number, "at": now, "do": SAID, "id": message_id, "in": conversation})
 
 
-def draft_of(key: str, extra: Mapping[str, Any], created_at: int) -> RowDraft:
+def draft_of(key: str, extra: Mapping[str, Any], created_at: int) -> VersionDraft:
     """Return the row of a fact, which is found by its subject, predicate and object.
 
     Args:
@@ -347,7 +362,7 @@ def draft_of(key: str, extra: Mapping[str, Any], created_at: int) -> RowDraft:
     """
     known = fact_values.state(extra)
     subject, predicate, obj, *_ = known or (extra["subject"], extra["predicate"], extra["object"])
-    return RowDraft(
+    return VersionDraft(
         FACT,
         key,
         memory_rows.body_of(fact_values.sentence(subject, predicate, obj)),
@@ -399,10 +414,10 @@ class FactChanges(FactView):
         written: The rows that were changed here and are not stored yet, by the ids of the facts.
     """
 
-    def __init__(self, tx: Transaction, change: Change, path: str, new_id: NewId) -> None:
+    def __init__(self, tx: Transaction, change: PendingWrite, path: str, new_id: NewId) -> None:
         super().__init__(tx, change.view)
         self.change, self.path, self.new_id = change, path, new_id
-        self.written: dict[str, Kept] = {}
+        self.written: dict[str, MemoryVersion] = {}
 
     def tell(self, said: FactStatement, fact: str | None = None) -> tuple[str, bool]:
         """Somebody says something.
@@ -444,7 +459,7 @@ class FactChanges(FactView):
         ]
         if fact is None and not same:
             key, names = self.new_id(), {"subject": said.subject, "predicate": said.predicate, "object": said.object}
-            unwritten = Kept(0, None, FACT, key, None, None, None, now, now, None, None, None, b"", {})
+            unwritten = MemoryVersion(0, None, FACT, key, None, None, None, now, now, None, None, None, b"", {})
             self.restate(unwritten, {**names, "role": said.role, "told": [event]})
             return key, True
         key = fact or min(same, key=lambda key: (states[key].start, key))
@@ -455,7 +470,7 @@ class FactChanges(FactView):
             self._happens(kept, event)
         return key, False
 
-    def correct(self, kept: Kept, changes: Mapping[str, Any]) -> None:
+    def correct(self, kept: MemoryVersion, changes: Mapping[str, Any]) -> None:
         """Somebody corrects a fact.
 
         Args:
@@ -471,12 +486,12 @@ class FactChanges(FactView):
             raise MessageError(f"The fact {safe_repr(kept.key)} was taken back. Call undo() to have it again first.")
         self._happens(kept, {"do": SET, "fields": fact_values.fields_given(known, changes)})
 
-    def undo(self, kept: Kept) -> None:
+    def undo(self, kept: MemoryVersion) -> None:
         """Take back the last event of a fact; what was taken back last counts again."""
         last = kept.extra["told"][-1]
         self.switch(kept, [last["of" if last["do"] == UNDO else "n"]])
 
-    def switch(self, kept: Kept, events: Sequence[int]) -> None:
+    def switch(self, kept: MemoryVersion, events: Sequence[int]) -> None:
         """Have some events of a fact not count; those that do not already count again.
 
         Args:
@@ -486,7 +501,7 @@ class FactChanges(FactView):
         for number in events:
             self._happens(self.written.get(kept.key, kept), {"do": UNDO, "of": number})
 
-    def forsake(self, message: Kept) -> None:
+    def forsake(self, message: MemoryVersion) -> None:
         """A message that was kept here is gone, or says something else: what it said does not count."""
         name, conversation = message_of(message).message_id, conversation_of(message)
 
@@ -500,7 +515,7 @@ class FactChanges(FactView):
             elif extra != kept.extra:
                 self.restate(kept, extra)
 
-    def restate(self, kept: Kept, extra: Mapping[str, Any]) -> None:
+    def restate(self, kept: MemoryVersion, extra: Mapping[str, Any]) -> None:
         """Have a fact be what was told of it.
 
         Args:
@@ -514,11 +529,11 @@ class FactChanges(FactView):
             extra = {**extra, "own": [event["n"] for event in stored["told"]]}
         draft = draft_of(kept.key, extra, kept.created_at)
         if kept.extra and fact_values.names_of(kept.extra) != fact_values.names_of(extra):
-            self.change.drafts.append(RowDraft(FORMER, kept.key, b"", self.change.now))
+            self.change.drafts.append(VersionDraft(FORMER, kept.key, b"", self.change.now))
         self.written[kept.key] = kept._replace(body=draft.body or b"", extra=extra)
         self.change.drafts.append(draft._replace(extra=stored))
 
-    def _happens(self, kept: Kept, event: Mapping[str, Any]) -> None:
+    def _happens(self, kept: MemoryVersion, event: Mapping[str, Any]) -> None:
         """Add an event to what was told of a fact."""
         told = kept.extra["told"]
         event = {"n": self._next_number([kept]), "at": self.change.now, **event}
@@ -529,12 +544,12 @@ class FactChanges(FactView):
                 event[OTHERS] = named
         self.restate(kept, {**kept.extra, "told": [*told, event]})
 
-    def _next_number(self, rows: Iterable[Kept]) -> int:
+    def _next_number(self, rows: Iterable[MemoryVersion]) -> int:
         """The number of a new event. In a scope other lines give numbers too, so it is taken from the clock."""
         following = 1 + max([event["n"] for kept in rows for event in kept.extra["told"]], default=0)
         return following if self.change.view.scope is None else max(following, self.change.now)
 
-    def _of(self, thing: str, predicate: str, value: str | None = None) -> dict[str, Kept]:
+    def _of(self, thing: str, predicate: str, value: str | None = None) -> dict[str, MemoryVersion]:
         """All that is known of a subject and a predicate, what was changed here included.
 
         Args:
@@ -609,7 +624,7 @@ class FactChanges(FactView):
         """
         entry, now = entry_of(message, said_at), self.change.now
         told = [said_event(1, now, entry.key, conversation)]
-        text = RowDraft(
+        text = VersionDraft(
             TEXT,
             key,
             entry.body,
@@ -621,7 +636,7 @@ class FactChanges(FactView):
         )
         self.change.drafts.append(text)
         if message.text.strip():
-            self.change.drafts.append(RowDraft(DUE, key, b"", now, extra={"told": told, "attempts": 0}))
+            self.change.drafts.append(VersionDraft(DUE, key, b"", now, extra={"told": told, "attempts": 0}))
 
     def update(self, key: str, changes: Mapping[str, Any]) -> bool:
         """Change a fact, or what was said. Returns whether something waits to be extracted now.
@@ -675,13 +690,15 @@ class FactChanges(FactView):
         """
         key = f"{label}:{predicate_key(name) if label == fact_values.SINGLE else entity_key(name)}"
         body = None if rule is None else name.encode()
-        self.change.drafts.append(RowDraft(fact_values.RULE, key, body, self.change.now, label=label, extra=rule))
+        self.change.drafts.append(VersionDraft(fact_values.RULE, key, body, self.change.now, label=label, extra=rule))
 
     def describe(self, description: str | None) -> None:
         """See that the memory begins with a text; None leaves it as it is."""
         if description is not None and self.description != description:
             body = memory_rows.body_of(description)
-            self.change.drafts.append(RowDraft(fact_values.RULE, DESCRIPTION, body, self.change.now, label=DESCRIPTION))
+            self.change.drafts.append(
+                VersionDraft(fact_values.RULE, DESCRIPTION, body, self.change.now, label=DESCRIPTION)
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -704,6 +721,6 @@ class FactsContext(MemorySession):
         """`write`, given the facts that are to be changed."""
         return self.write(name, lambda tx, change: make(self.changes(tx, change)), **inputs)
 
-    def changes(self, tx: Transaction, change: Change) -> FactChanges:
+    def changes(self, tx: Transaction, change: PendingWrite) -> FactChanges:
         """The facts that are to be changed, in a transaction."""
         return FactChanges(tx, change, self.point.path, self.database.new_id)

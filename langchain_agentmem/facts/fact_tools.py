@@ -41,7 +41,7 @@ from langchain_agentmem.messages.langchain_messages import from_langchain
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.message_marks import is_filler
 from langchain_agentmem.messages.prompt_forms import MemoryRunnable, converted
-from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
+from langchain_agentmem.rewinding.branches import BranchPosition, Standpoint
 from langchain_agentmem.rewinding.graph_runs import nested_graphs
 from langchain_agentmem.rewinding.thread_memory import conversation_of_run, thread_point
 from langchain_agentmem.storage.database import MemoryLike, database_of
@@ -251,7 +251,7 @@ class RememberFacts(MemoryRunnable):
             point: Standpoint = thread_point(self._database, config)
         else:
             scopes = self._database.scopes
-            point = BranchAt(path_of(scopes.resolve(self._namespace, config)), self._branch, scopes)
+            point = BranchPosition(path_of(scopes.resolve(self._namespace, config)), self._branch, scopes)
         ground = FactsContext(database=self._database, point=point, settings=self._settings)
         conversation = conversation_of_run(self._database, config, shared=self._shared)
         said = [_identified(each) for each in self._messages(given) if not is_filler(each)]

@@ -68,7 +68,7 @@ from langchain_agentmem.language_models.model_calls import ModelLike, usable_mod
 from langchain_agentmem.messages.message import Message, MessageFields, MessageLike
 from langchain_agentmem.messages.provider_content import part_or_placeholder
 from langchain_agentmem.rewinding import branches
-from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, branch_at
+from langchain_agentmem.rewinding.branches import BranchPosition, Standpoint, branch_at
 from langchain_agentmem.rewinding.memory_rows import TEXT
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.background import Lease, Task, TaskKey, backoff
@@ -150,7 +150,7 @@ class KGMemory(FactReader, EventSource):
         self._ground = FactsContext(database=database, point=point, settings=self.settings, description=description)
         self._key = TaskKey(point.path, "facts", point.name)
         self._task: Task | None = None
-        if self._model is not None and isinstance(point, BranchAt):
+        if self._model is not None and isinstance(point, BranchPosition):
             self._database.draining.add(self)
             self._task = Task(self._database.background, self._key, self._due_in, self._learn_due)
             self._task.wake()  # another process may have left something
@@ -567,7 +567,7 @@ class KGMemory(FactReader, EventSource):
         learned: list[BatchOutcome] = []
         work = partial(fact_extraction.learn, self._ground, self._model)
         with self._ground.step("facts.drain") as step:
-            if not isinstance(self._ground.point, BranchAt):
+            if not isinstance(self._ground.point, BranchPosition):
                 learned = work()
             else:
                 lost = True
@@ -604,7 +604,7 @@ class KGMemory(FactReader, EventSource):
         Raises:
             InvalidInput: This cannot be the name of a branch.
         """
-        return self._on(BranchAt(self._ground.point.path, id_of(name, "branch"), self._ground.database.scopes))
+        return self._on(BranchPosition(self._ground.point.path, id_of(name, "branch"), self._ground.database.scopes))
 
     def fork(self, name: str) -> KGMemory:
         """Begin a branch here: it sees all that this one has, and nothing of what comes later. Nothing is copied.

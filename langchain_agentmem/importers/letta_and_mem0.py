@@ -33,7 +33,7 @@ from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.importers import parcels
 from langchain_agentmem.layers.layer import USUAL
 from langchain_agentmem.layers.memory_layers import record
-from langchain_agentmem.rewinding.memory_rows import CORE, RowDraft, body_of
+from langchain_agentmem.rewinding.memory_rows import CORE, VersionDraft, body_of
 from langchain_agentmem.storage.foreign_tables import ForeignTables, foreign_tables
 
 _WANTED = {"agents": {"id", "name"}, "block": {"id", "label", "value"}, "messages": {"id", "role", "agent_id"}}
@@ -170,13 +170,13 @@ def _value(name: str, value: Any) -> Any:
 
 
 def _core(agent: _Agent, blocks: Iterable[Row], at: int) -> Iterator[parcels.Thing]:
-    def made(block: Row) -> RowDraft | None:
+    def made(block: Row) -> VersionDraft | None:
         label, value = name_given(block["label"], "a key"), block["value"]
         if not value:
             return None
         [(key, kept)] = redact_value({label: text_given(value, "A value")}).items()
         time = parcels.time_of(block.get("updated_at") or block.get("created_at"), at)
-        return RowDraft(CORE, key, body_of(kept), time, importance=USUAL)
+        return VersionDraft(CORE, key, body_of(kept), time, importance=USUAL)
 
     return parcels.remembered(agent.home, blocks, made, lambda _: f"a block of the agent {safe_repr(agent.name)}")
 
@@ -184,7 +184,7 @@ def _core(agent: _Agent, blocks: Iterable[Row], at: int) -> Iterator[parcels.Thi
 def _passages(agent: _Agent, rows: Iterable[Row]) -> Iterator[parcels.Thing]:
     names = parcels.StableIds()
 
-    def made(row: Row) -> RowDraft:
+    def made(row: Row) -> VersionDraft:
         text = parcels.clean(row["text"], "A passage")
         key = id_of(names.given(row.get("id"), text), "record")
         more = redact_value(parcels.json_plain(row.get("metadata_") or row.get("metadata")))
@@ -335,7 +335,7 @@ def read_mem0(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing]
         yield parcels.SkippedEntry("relations", "only memories are read.", len(relations), "relations")
 
 
-def _memory(to: parcels.ImportTarget, given: Mapping[str, Any]) -> RowDraft:
+def _memory(to: parcels.ImportTarget, given: Mapping[str, Any]) -> VersionDraft:
     text = parcels.clean(given["memory"], "A memory")
     tags = [f"{tag}:{given[name]}" for name, tag in _TAGS.items() if given.get(name)]
     tags += [str(each) for each in given.get("categories") or ()]

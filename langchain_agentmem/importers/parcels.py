@@ -29,8 +29,8 @@ from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.importers import SourceKind
 from langchain_agentmem.language_models.model_calls import SourceNote
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.branches import MAIN, BranchAt, Change, changed
-from langchain_agentmem.rewinding.memory_rows import RowDraft
+from langchain_agentmem.rewinding.branches import MAIN, BranchPosition, PendingWrite, changed
+from langchain_agentmem.rewinding.memory_rows import VersionDraft
 from langchain_agentmem.storage import Transaction, is_postgres
 from langchain_agentmem.storage.encrypted_database import begins_plain
 from langchain_agentmem.storage.queries import digest
@@ -329,7 +329,7 @@ def clean(value: Any, what: str) -> str:
     return redact(text_given(value, what))
 
 
-def memories(to: ImportTarget, what: str, drafts: Sequence[RowDraft], *labels: str) -> ImportBatch:
+def memories(to: ImportTarget, what: str, drafts: Sequence[VersionDraft], *labels: str) -> ImportBatch:
     """What is remembered in a namespace, on its branch "main", which its threads see.
 
     Args:
@@ -338,7 +338,7 @@ def memories(to: ImportTarget, what: str, drafts: Sequence[RowDraft], *labels: s
         drafts: What is remembered.
         *labels: The namespace below that of the import.
     """
-    at = BranchAt(to.path(*labels), MAIN, to.scopes)
+    at = BranchPosition(to.path(*labels), MAIN, to.scopes)
     add = partial(add_unknown, drafts=drafts)
 
     def make(tx: Transaction, now: int) -> Collection[Any]:
@@ -348,7 +348,11 @@ def memories(to: ImportTarget, what: str, drafts: Sequence[RowDraft], *labels: s
 
 
 def remembered(
-    to: ImportTarget, rows: Iterable[T], make: Callable[[T], RowDraft | None], name: Callable[[T], str], *labels: str
+    to: ImportTarget,
+    rows: Iterable[T],
+    make: Callable[[T], VersionDraft | None],
+    name: Callable[[T], str],
+    *labels: str,
 ) -> Iterator[Thing]:
     """Rows as memories, a page of them in a parcel. Those that are malformed are left out.
 
@@ -361,7 +365,7 @@ def remembered(
     """
     what = f"memories in {where(to, *labels)}"
     for page in pages(rows):
-        drafts: dict[str, RowDraft] = {}
+        drafts: dict[str, VersionDraft] = {}
         for row in page:
             try:
                 if (draft := make(row)) is not None:
@@ -375,7 +379,7 @@ def remembered(
                 yield SkippedEntry(what, why(error), len(drafts), "memories")
 
 
-def add_unknown(tx: Transaction, change: Change, drafts: Sequence[RowDraft]) -> list[RowDraft]:
+def add_unknown(tx: Transaction, change: PendingWrite, drafts: Sequence[VersionDraft]) -> list[VersionDraft]:
     """Add those drafts to a change of whose kind and key nothing is shown, and return them."""
     there = set()
     for kind in {draft.kind for draft in drafts}:

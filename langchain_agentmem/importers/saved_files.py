@@ -39,8 +39,8 @@ from langchain_agentmem.layers.layer import USUAL
 from langchain_agentmem.layers.memory_layers import MOST, record
 from langchain_agentmem.messages.role_rounds import Conversation
 from langchain_agentmem.rewinding import branches, memory_rows
-from langchain_agentmem.rewinding.branches import KIND, MAIN, BranchAt, Change, changed
-from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RowDraft, body_of
+from langchain_agentmem.rewinding.branches import KIND, MAIN, BranchPosition, PendingWrite, changed
+from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, VersionDraft, body_of
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.foreign_tables import ForeignTables, foreign_tables
 from langchain_agentmem.storage.transfer import PAGE, pages
@@ -250,7 +250,7 @@ class _Branch:
     parent: str | None
     name: str
     made: int
-    rows: list[tuple[int, RowDraft]] = field(default_factory=list)
+    rows: list[tuple[int, VersionDraft]] = field(default_factory=list)
     forks: list[_Branch] = field(default_factory=list)
     copied: bool = False
 
@@ -289,7 +289,7 @@ def _trees(tables: ForeignTables, form: _Form, to: parcels.ImportTarget) -> Iter
         what, count = f"the branch {safe_repr(key)}", len(found[key].rows) or 1
         yield parcels.SkippedEntry(what, "it is among its own parents.", count, "memories")
     for root in roots:
-        at = BranchAt(to.path(), root.name, to.scopes)
+        at = BranchPosition(to.path(), root.name, to.scopes)
         count = sum(len(each.rows) for each in _all(root))
         make = partial(_replayed, at=at, branch=root, kind=to.kind)
         yield parcels.written("memories", f"the branch {safe_repr(root.name)} and its forks", count, at.path, make)
@@ -333,7 +333,7 @@ def _remembered(
                 yield parcels.SkippedEntry(what, parcels.why(error), holds="memories")
 
 
-def _core(row: Mapping[str, Any], names: parcels.StableIds, to: parcels.ImportTarget) -> tuple[int, RowDraft]:
+def _core(row: Mapping[str, Any], names: parcels.StableIds, to: parcels.ImportTarget) -> tuple[int, VersionDraft]:
     del names
     created = parcels.time_of(row.get("created_at"), parcels.time_of(row.get("updated_at"), to.now))
     updated = parcels.time_of(row.get("updated_at"), created)
@@ -345,17 +345,17 @@ def _core(row: Mapping[str, Any], names: parcels.StableIds, to: parcels.ImportTa
         end = int(seconds * 1_000_000) + (updated if seconds < _ALWAYS else 0)
         if end <= to.now:
             raise InvalidInput("it has expired.")
-    return updated, RowDraft(CORE, key, body_of(value), created, importance=importance, expires_at=end)
+    return updated, VersionDraft(CORE, key, body_of(value), created, importance=importance, expires_at=end)
 
 
-def _event(row: Mapping[str, Any], names: parcels.StableIds, to: parcels.ImportTarget) -> tuple[int, RowDraft]:
+def _event(row: Mapping[str, Any], names: parcels.StableIds, to: parcels.ImportTarget) -> tuple[int, VersionDraft]:
     at = parcels.time_of(row["created_at"], to.now)
     kind, text = name_given(row["kind"], "a kind of event"), text_given(row["text"], "An event")
     key = names.given(None, row["branch_id"], row["created_at"], kind, text)
-    return at, RowDraft(EVENT, key, body_of(redact(text)), at, label=redact(kind), findable=True)
+    return at, VersionDraft(EVENT, key, body_of(redact(text)), at, label=redact(kind), findable=True)
 
 
-def _record(row: Mapping[str, Any], names: parcels.StableIds, to: parcels.ImportTarget) -> tuple[int, RowDraft]:
+def _record(row: Mapping[str, Any], names: parcels.StableIds, to: parcels.ImportTarget) -> tuple[int, VersionDraft]:
     at = parcels.time_of(row["created_at"], to.now)
     text = parcels.clean(row["text"], "A record")
     own = row["id"] if isinstance(row["id"], str) else None
@@ -376,7 +376,7 @@ def _tags(written: Any) -> Sequence[str]:
 # -- MemGPT: writing -----------------------------------------------------------------------------------------------
 
 
-def _replayed(tx: Transaction, now: int, *, at: BranchAt, branch: _Branch, kind: str) -> list[Any]:
+def _replayed(tx: Transaction, now: int, *, at: BranchPosition, branch: _Branch, kind: str) -> list[Any]:
     """Write a branch and its forks in the order of their times, so that each fork sees what was there."""
     new: list[Any] = []
     waiting = branch.rows
@@ -394,7 +394,7 @@ def _replayed(tx: Transaction, now: int, *, at: BranchAt, branch: _Branch, kind:
     return new
 
 
-def _begun(tx: Transaction, change: Change, fork: _Branch) -> list[str]:
+def _begun(tx: Transaction, change: PendingWrite, fork: _Branch) -> list[str]:
     """Write the core memory of a new fork, whatever its parent has."""
     core = {draft.key: draft for _, draft in fork.rows if draft.kind == CORE}
     change.drafts += core.values()

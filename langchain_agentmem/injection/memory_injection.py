@@ -48,8 +48,8 @@ from langchain_agentmem.messages.message import OWN_TOOLS, Message
 from langchain_agentmem.messages.message_marks import Role, is_injected
 from langchain_agentmem.messages.prompt_forms import MemoryRunnable, PromptTexts, form_of, question_of, woven
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, View
-from langchain_agentmem.rewinding.outlook import MORE, Outlook, reach_of
+from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, MemoryView
+from langchain_agentmem.rewinding.outlook import MORE, SearchView, reach_of
 from langchain_agentmem.rewinding.thread_memory import standpoint_of
 from langchain_agentmem.search import memory_search
 from langchain_agentmem.search.analysis import question
@@ -309,7 +309,7 @@ class MemoryInjection(MemoryRunnable):
         if request.layers is not None and (own := [each for each in items if each.row is None]):
             ground = request.layers._facts_ground
 
-            def look(tx: Transaction, view: View) -> None:
+            def look(tx: Transaction, view: MemoryView) -> None:
                 for kind, make in ((EVENT, event_of), (RECORD, record_of)):
                     keys = [each.id for each in own if each.kind == kind]
                     kept = memory_rows.named(tx, view, kind, keys) if keys else {}
@@ -331,7 +331,7 @@ class MemoryInjection(MemoryRunnable):
                     there[hit.kind, hit.id] = _hit(hit)
         return there
 
-    def _reach(self, request: InjectionRequest) -> tuple[Walls, Outlook]:
+    def _reach(self, request: InjectionRequest) -> tuple[Walls, SearchView]:
         """How far a search reaches: the namespace of a layered memory that was given is named."""
         run = None if isinstance(self.branch_or_config, LayeredMemory) else request.config
         return reach_of(self._database, self._named, run)

@@ -21,8 +21,8 @@ from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.compression import Compressor
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.branches import Change, MemorySession
-from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RECORD, Kept, View
+from langchain_agentmem.rewinding.branches import MemorySession, PendingWrite
+from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RECORD, MemoryVersion, MemoryView
 from langchain_agentmem.rewinding.outlook import found, row_texts, seen_recollections
 from langchain_agentmem.search.memory_search import Why
 from langchain_agentmem.storage import Transaction
@@ -99,7 +99,7 @@ class WrittenEntry:
     actor: str | None = field(default=None, compare=False, repr=False)
 
 
-def origin(kept: Kept) -> dict[str, Any]:
+def origin(kept: MemoryVersion) -> dict[str, Any]:
     """Where a row comes from, as fields of `WrittenEntry`."""
     return {"thread_id": kept.thread, "source": kept.source, "actor": kept.actor}
 
@@ -184,7 +184,7 @@ class Record(WrittenEntry):
     details: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), repr=False)
 
 
-def entry_of(kept: Kept) -> CoreEntry:
+def entry_of(kept: MemoryVersion) -> CoreEntry:
     """The value that a row is."""
     return CoreEntry(
         key=kept.key,
@@ -197,14 +197,14 @@ def entry_of(kept: Kept) -> CoreEntry:
     )
 
 
-def event_of(kept: Kept) -> Event:
+def event_of(kept: MemoryVersion) -> Event:
     """The event that a row is."""
     return Event(
         id=kept.key, kind=kept.label or "", content=kept.text, created_at=moment(kept.created_at), **origin(kept)
     )
 
 
-def record_of(kept: Kept) -> Record:
+def record_of(kept: MemoryVersion) -> Record:
     """The record that a row is."""
     return Record(
         id=kept.key,
@@ -253,10 +253,12 @@ class Layer:
         """How it behaves."""
         return self._ground.settings
 
-    def _one(self, kind: str, key: str, value_of: Callable[[Kept], T], outputs: Outputs | None = None) -> T | None:
+    def _one(
+        self, kind: str, key: str, value_of: Callable[[MemoryVersion], T], outputs: Outputs | None = None
+    ) -> T | None:
         """Read an event or a record by its id."""
 
-        def look(tx: Transaction, view: View) -> T | None:
+        def look(tx: Transaction, view: MemoryView) -> T | None:
             kept = memory_rows.named(tx, view, kind, [key]).get(key)
             return None if kept is None else value_of(kept)
 
@@ -277,7 +279,7 @@ class Layer:
             more: As for `MemorySession.read`.
         """
 
-        def look(tx: Transaction, view: View) -> list[Any]:
+        def look(tx: Transaction, view: MemoryView) -> list[Any]:
             kept = memory_rows.newest(tx, view, kind, limit=None if tags else bounded(most), label=label)
             there = [VALUES[kind](each) for each in kept if has_tags(each, tags)]
             return there[max(0, len(there) - most) :]
@@ -307,7 +309,7 @@ class Layer:
     def _deleted(self, kind: str, key: str, /, **inputs: Any) -> bool:
         """Delete one thing. Return whether it was there."""
 
-        def make(tx: Transaction, change: Change) -> bool:
+        def make(tx: Transaction, change: PendingWrite) -> bool:
             there = memory_rows.named(tx, change.view, kind, [key])
             for each in there:
                 change.remove(kind, each)
@@ -316,7 +318,7 @@ class Layer:
         return self._ground.write(f"{PARTS[kind]}.delete", make, **inputs)
 
 
-def has_tags(kept: Kept, tags: Collection[str]) -> bool:
+def has_tags(kept: MemoryVersion, tags: Collection[str]) -> bool:
     """Whether a row has all of some tags."""
     return set(tags) <= set(kept.extra.get("tags", ()))
 
@@ -328,10 +330,10 @@ def bounded(most: int) -> int | None:
 
 PARTS = {CORE: "core", EVENT: "recall", RECORD: "archival"}
 """The layer of each kind of row."""
-VALUES: Mapping[str, Callable[[Kept], Any]] = {EVENT: event_of, RECORD: record_of}
+VALUES: Mapping[str, Callable[[MemoryVersion], Any]] = {EVENT: event_of, RECORD: record_of}
 
 
-def _values_of(_: View | None, kept: list[Kept]) -> dict[int, tuple[str, Any]]:
+def _values_of(_: MemoryView | None, kept: list[MemoryVersion]) -> dict[int, tuple[str, Any]]:
     return {each.number: (each.text, VALUES[each.kind](each)) for each in kept}
 
 

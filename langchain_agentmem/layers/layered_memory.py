@@ -79,8 +79,15 @@ from langchain_agentmem.layers.layer import (
 from langchain_agentmem.layers.memory_layers import ArchivalMemory, ConsolidationReport, CoreMemory, RecallMemory
 from langchain_agentmem.layers.resource_memory import ResourceMemory
 from langchain_agentmem.rewinding import branches, memory_rows
-from langchain_agentmem.rewinding.branches import BranchAt, BranchDiff, BranchTree, Change, Standpoint, branch_at
-from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, View
+from langchain_agentmem.rewinding.branches import (
+    BranchDiff,
+    BranchPosition,
+    BranchTree,
+    PendingWrite,
+    Standpoint,
+    branch_at,
+)
+from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, MemoryView
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import MemoryLike, database_of
 
@@ -102,7 +109,7 @@ class WriteResult(NamedTuple):
 
 
 def _held(
-    tx: Transaction, view: View, layers: Collection[str] = LAYERS, newest: int | None = None
+    tx: Transaction, view: MemoryView, layers: Collection[str] = LAYERS, newest: int | None = None
 ) -> prompt_context.PromptMaterial:
     """What some layers of a memory show."""
     core = memory_layers.everything(tx, view) if "core" in layers else []
@@ -286,7 +293,7 @@ class LayeredMemory(Layer):
         check_value(Literal["all", "core", "recall", "archival"], scope, "scope")
         layers = LAYERS if scope == "all" else (scope,)
 
-        def look(tx: Transaction, view: View) -> dict[str, Any]:
+        def look(tx: Transaction, view: MemoryView) -> dict[str, Any]:
             data = _held(tx, view, layers).data
             return {name: data[name] for name in layers}
 
@@ -327,7 +334,7 @@ class LayeredMemory(Layer):
             marks.setdefault(text, []).extend(tags)
         ids = {text: self._ground.database.new_id() for text in marks}
 
-        def make(tx: Transaction, change: Change) -> bool:
+        def make(tx: Transaction, change: PendingWrite) -> bool:
             if settings:
                 self.core._add_to(tx, change, settings)
             change.drafts += events
@@ -357,7 +364,7 @@ class LayeredMemory(Layer):
         Raises:
             InvalidInput: This cannot be the name of a branch.
         """
-        return self._on(BranchAt(self._ground.point.path, id_of(name, "branch"), self._ground.database.scopes))
+        return self._on(BranchPosition(self._ground.point.path, id_of(name, "branch"), self._ground.database.scopes))
 
     def fork(self, name: str) -> LayeredMemory:
         """Begin a branch here: it sees all that this one has, and nothing of what comes later. Nothing is copied.
@@ -425,7 +432,7 @@ class LayeredMemory(Layer):
         check_value(Level | None, level, "level")
         settings, report = self.settings, ConsolidationReport()
 
-        def relieve(tx: Transaction, change: Change) -> tuple[str, ...]:
+        def relieve(tx: Transaction, change: PendingWrite) -> tuple[str, ...]:
             there = memory_layers.everything(tx, change.view)
             unimportant = [each for each in there if (each.importance or 0) <= UNIMPORTANT]
             gone = memory_layers.leaving(there, int(settings.core_max_chars * THRESHOLDS[0]), unimportant)
@@ -446,7 +453,7 @@ class LayeredMemory(Layer):
     aconsolidate = awaited(consolidate, writes=True)
 
     def _pressure(self, verb: str | None) -> MemoryPressure:
-        def look(tx: Transaction, view: View) -> MemoryPressure:
+        def look(tx: Transaction, view: MemoryView) -> MemoryPressure:
             chars = memory_layers.size((each.key, each.text) for each in memory_layers.everything(tx, view))
             events, records = (memory_layers.count(tx, view, kind) for kind in (EVENT, RECORD))
             return pressure_of(chars, events, records, self.settings)

@@ -32,8 +32,18 @@ from langchain_agentmem.layers.layer import USUAL
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.memory_layers import next_version, redraft
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.branches import MAIN, Change, thread_id_of
-from langchain_agentmem.rewinding.memory_rows import CORE, FACT, RECORD, SAID, Kept, RowDraft, View, body_of, text_of
+from langchain_agentmem.rewinding.branches import MAIN, PendingWrite, thread_id_of
+from langchain_agentmem.rewinding.memory_rows import (
+    CORE,
+    FACT,
+    RECORD,
+    SAID,
+    MemoryVersion,
+    MemoryView,
+    VersionDraft,
+    body_of,
+    text_of,
+)
 from langchain_agentmem.rewinding.thread_memory import amending
 from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.database import Database
@@ -130,7 +140,7 @@ class CorrectionOptions(CorrectionTarget, total=False):
     expected: str | None
 
 
-_Edit: TypeAlias = Callable[[LayeredMemory, Transaction, Change, Any], None]
+_Edit: TypeAlias = Callable[[LayeredMemory, Transaction, PendingWrite, Any], None]
 """Adds the next version of the present one to a change."""
 
 
@@ -165,9 +175,9 @@ class Corrections:
             Outdated: It has another version.
         """
 
-        def edit(layers: LayeredMemory, _: Transaction, change: Change, old: Kept | None) -> None:
+        def edit(layers: LayeredMemory, _: Transaction, change: PendingWrite, old: MemoryVersion | None) -> None:
             setting = layers.core._setting_of(key, value, USUAL if importance is None else importance)
-            draft = RowDraft(CORE, setting.key, None, change.now, importance=setting.importance)
+            draft = VersionDraft(CORE, setting.key, None, change.now, importance=setting.importance)
             if old is not None:
                 draft = redraft(old, importance=old.importance if importance is None else importance)
             change.drafts.append(draft._replace(body=body_of(setting.value)))
@@ -196,7 +206,7 @@ class Corrections:
             Outdated: It has another version.
         """
 
-        def edit(layers: LayeredMemory, _: Transaction, change: Change, old: Kept) -> None:
+        def edit(layers: LayeredMemory, _: Transaction, change: PendingWrite, old: MemoryVersion) -> None:
             clean = None if content is None else layers.archival._clean(content)
             marks = None if tags is None else layers.archival._marks(tags)
             change.drafts.append(next_version(old, clean, marks))
@@ -221,7 +231,7 @@ class Corrections:
         """
         place = {name: changes.pop(name) for name in ("namespace", "branch", "thread_id") if name in changes}
 
-        def edit(layers: LayeredMemory, tx: Transaction, change: Change, old: Kept) -> None:
+        def edit(layers: LayeredMemory, tx: Transaction, change: PendingWrite, old: MemoryVersion) -> None:
             layers._facts_ground.changes(tx, change).correct(old, changes)
 
         return self._correcting(FACT, fact_id, edit, by=by, expected=expected, **place)
@@ -243,7 +253,7 @@ class Corrections:
             Outdated: It has another version.
         """
 
-        def edit(layers: LayeredMemory, tx: Transaction, change: Change, old: Kept) -> None:
+        def edit(layers: LayeredMemory, tx: Transaction, change: PendingWrite, old: MemoryVersion) -> None:
             if kind != FACT:
                 change.remove(kind, old.key)
                 return
@@ -274,14 +284,14 @@ class Corrections:
             raise InvalidInput(f"There is no correction {safe_repr(name)} in {safe_repr(namespace_of(path))}.")
         kind, key, row, expected = made.kind, made.key, made._stored["before"], _version_of(made._stored["after"])
 
-        def edit(layers: LayeredMemory, tx: Transaction, change: Change, old: Kept) -> None:
+        def edit(layers: LayeredMemory, tx: Transaction, change: PendingWrite, old: MemoryVersion) -> None:
             if kind == FACT:
                 layers._facts_ground.changes(tx, change).switch(old, made._stored["events"])
             elif row is None:
                 change.remove(kind, key)
             else:
                 columns = {name: row[name] for name in _COLUMNS}
-                draft = RowDraft(kind, key, body_of(row["text"]), findable=kind != CORE, **columns)
+                draft = VersionDraft(kind, key, body_of(row["text"]), findable=kind != CORE, **columns)
                 change.drafts.append(draft._replace(extra=row["extra"] or None))
 
         place = {"namespace": made.namespace, "branch": made.branch, "thread_id": made.thread_id}
@@ -305,7 +315,7 @@ class Corrections:
         check_value(CorrectedKind, kind, "kind")
         key = name_given(key, _KEY)
 
-        def look(tx: Transaction, view: View) -> CurrentValue:
+        def look(tx: Transaction, view: MemoryView) -> CurrentValue:
             kept = memory_rows.named(tx, view, kind, [key]).get(key)
             row = _row_of(kind, kept)
             if kept is None or row is None:
@@ -406,7 +416,7 @@ class Corrections:
         key = layers.core._key(key) if kind == CORE else name_given(key, _KEY)
         thread, path = thread_id_of(layers._ground.point), path_of(layers.namespace)
 
-        def make(tx: Transaction, change: Change) -> Correction:
+        def make(tx: Transaction, change: PendingWrite) -> Correction:
             change.writer = SourceNote("person", who)
             old = memory_rows.named(tx, change.view, kind, [key]).get(key)
             before = _row_of(kind, old)
@@ -463,13 +473,13 @@ def _correction(
     )
 
 
-def _events_of(version: Kept | RowDraft | None) -> Sequence[Mapping[str, Any]]:
+def _events_of(version: MemoryVersion | VersionDraft | None) -> Sequence[Mapping[str, Any]]:
     """Return the events of a fact; nothing for other kinds."""
     events: Sequence[Mapping[str, Any]] = ((version and version.extra) or {}).get("told", ())
     return events
 
 
-def _row_of(kind: str, given: Kept | RowDraft | None) -> Values | None:
+def _row_of(kind: str, given: MemoryVersion | VersionDraft | None) -> Values | None:
     """What a correction holds of something; None where it is not there, or was taken back."""
     if given is None or given.body is None:
         return None

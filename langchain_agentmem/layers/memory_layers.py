@@ -35,8 +35,16 @@ from langchain_agentmem.layers import layer
 from langchain_agentmem.layers.compression import truncated
 from langchain_agentmem.layers.layer import USUAL, CoreEntry, Event, Layer, LayerContext, Record
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.branches import BranchAt, Change
-from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RECORD, Kept, RowDraft, View, body_of
+from langchain_agentmem.rewinding.branches import BranchPosition, PendingWrite
+from langchain_agentmem.rewinding.memory_rows import (
+    CORE,
+    EVENT,
+    RECORD,
+    MemoryVersion,
+    MemoryView,
+    VersionDraft,
+    body_of,
+)
 from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.tracing import outcome
 
@@ -62,7 +70,7 @@ class ArchivalMemory(Layer):
         clean, marks = self._checked(content, tags)
         key = self._ground.database.new_id()
 
-        def make(tx: Transaction, change: Change) -> str:
+        def make(tx: Transaction, change: PendingWrite) -> str:
             return add_record(tx, change, key, clean, marks)
 
         shown = {"content": clean, "characters": len(clean), "tags": marks}
@@ -90,7 +98,7 @@ class ArchivalMemory(Layer):
         marks = None if tags is None else self._marks(tags)
         key = name_given(record_id, "the id of a record")
 
-        def make(tx: Transaction, change: Change) -> bool:
+        def make(tx: Transaction, change: PendingWrite) -> bool:
             there = memory_rows.named(tx, change.view, RECORD, [key])
             if key in there:
                 change.drafts.append(next_version(there[key], clean, marks))
@@ -164,7 +172,7 @@ class ArchivalMemory(Layer):
         return list(dict.fromkeys(clean(name_given(each, "a tag")) for each in given))
 
 
-def record(key: str, content: str, tags: Sequence[str], now: int, **details: Any) -> RowDraft:
+def record(key: str, content: str, tags: Sequence[str], now: int, **details: Any) -> VersionDraft:
     """A record to be written.
 
     Args:
@@ -175,10 +183,10 @@ def record(key: str, content: str, tags: Sequence[str], now: int, **details: Any
         details: What else belongs to it, as JSON knows it.
     """
     extra = {"tags": list(tags), **details}
-    return RowDraft(RECORD, key, body_of(content), now, extra=extra, findable=True)
+    return VersionDraft(RECORD, key, body_of(content), now, extra=extra, findable=True)
 
 
-def add_record(tx: Transaction, change: Change, key: str, content: str, tags: Sequence[str]) -> str:
+def add_record(tx: Transaction, change: PendingWrite, key: str, content: str, tags: Sequence[str]) -> str:
     """Add a record to a change, unless what is seen there has one that says the same: that is told again.
 
     Nothing is written where that adds nothing. What another thread wrote is written on this one's own line as well, so
@@ -215,14 +223,14 @@ def add_record(tx: Transaction, change: Change, key: str, content: str, tags: Se
 _KEPT = ("kind", "key", "body", "created_at", "label", "importance", "expires_at")
 
 
-def redraft(kept: Kept, **changes: Any) -> RowDraft:
+def redraft(kept: MemoryVersion, **changes: Any) -> VersionDraft:
     """The next version of something, the same but for some changes."""
     columns = {name: getattr(kept, name) for name in _KEPT}
-    draft = RowDraft(**columns, extra=kept.extra or None, findable=kept.kind != CORE)
+    draft = VersionDraft(**columns, extra=kept.extra or None, findable=kept.kind != CORE)
     return draft._replace(**changes)
 
 
-def next_version(kept: Kept, content: str | None, tags: Sequence[str] | None) -> RowDraft:
+def next_version(kept: MemoryVersion, content: str | None, tags: Sequence[str] | None) -> VersionDraft:
     """The next version of a record, which is the same but for what is given."""
     extra = dict(kept.extra)
     if tags is not None:
@@ -277,7 +285,7 @@ class CoreMemory(Layer):
         """
         wanted = None if keys is None else [self._key(key) for key in texts_given(keys, "Keys")]
 
-        def look(tx: Transaction, view: View) -> dict[str, str]:
+        def look(tx: Transaction, view: MemoryView) -> dict[str, str]:
             if wanted is None:
                 return {each.key: each.text for each in everything(tx, view)}
             there = memory_rows.named(tx, view, CORE, wanted)
@@ -290,7 +298,7 @@ class CoreMemory(Layer):
     def entries(self) -> list[CoreEntry]:
         """Everything, with importance and times, in the order in which the keys were first set."""
 
-        def look(tx: Transaction, view: View) -> list[CoreEntry]:
+        def look(tx: Transaction, view: MemoryView) -> list[CoreEntry]:
             return [layer.entry_of(each) for each in everything(tx, view)]
 
         return self._ground.read("core.read", look)
@@ -312,7 +320,7 @@ class CoreMemory(Layer):
         """
         setting = self._setting_of(key, value, importance, ttl)
 
-        def make(tx: Transaction, change: Change) -> list[str]:
+        def make(tx: Transaction, change: PendingWrite) -> list[str]:
             self._add_to(tx, change, [setting])
             return change.evicted
 
@@ -340,12 +348,12 @@ class CoreMemory(Layer):
             [(clean, said)] = redact_value({clean: said}).items()
         return CoreValue(clean, said, importance, self._ending(ttl))
 
-    def _room(self, entries: Iterable[Kept], settings: Sequence[CoreValue]) -> int:
+    def _room(self, entries: Iterable[MemoryVersion], settings: Sequence[CoreValue]) -> int:
         """Return how many characters are left beside some values and the protected keys, whatever else leaves."""
         protected = {each.key: each.text for each in entries if each.key in PROTECTED_KEYS}
         return self.settings.core_max_chars - size({**protected, **{each.key: each.value for each in settings}}.items())
 
-    def _add_to(self, tx: Transaction, change: Change, settings: Sequence[CoreValue]) -> None:
+    def _add_to(self, tx: Transaction, change: PendingWrite, settings: Sequence[CoreValue]) -> None:
         """Add what sets some values to a change, and what moves others out of the way.
 
         Raises:
@@ -359,13 +367,13 @@ class CoreMemory(Layer):
             )
         for each in settings:
             begun = there[each.key].created_at if each.key in there else change.now
-            draft = RowDraft(CORE, each.key, body_of(each.value), begun, importance=each.importance)
+            draft = VersionDraft(CORE, each.key, body_of(each.value), begun, importance=each.importance)
             change.drafts.append(draft._replace(expires_at=each.expires_at))
         new = {each.key: each.value for each in settings}
         others = [each for each in there.values() if each.key not in new]
         self._evict(change, leaving(others, self.settings.core_max_chars - size(new.items()) - 1))
 
-    def _evict(self, change: Change, entries: Iterable[Kept]) -> None:
+    def _evict(self, change: PendingWrite, entries: Iterable[MemoryVersion]) -> None:
         """Add to a change what moves values to archival memory."""
         for each in entries:
             change.remove(CORE, each.key)
@@ -401,7 +409,7 @@ class CoreMemory(Layer):
         return end
 
 
-def everything(tx: Transaction, view: View) -> list[Kept]:
+def everything(tx: Transaction, view: MemoryView) -> list[MemoryVersion]:
     """Core memory, in the order in which the keys were first set."""
     there = memory_rows.current(tx, view, CORE)
     return sorted(there, key=lambda each: (each.created_at, each.key))
@@ -417,7 +425,9 @@ def size(pairs: Iterable[tuple[str, str]]) -> int:
     return max(0, sum(cost(*each) for each in pairs) - 1)
 
 
-def leaving(entries: Sequence[Kept], limit: int, among: Iterable[Kept] | None = None) -> list[Kept]:
+def leaving(
+    entries: Sequence[MemoryVersion], limit: int, among: Iterable[MemoryVersion] | None = None
+) -> list[MemoryVersion]:
     """What leaves core memory first, the least important, of that the least recently written, until the rest fits.
 
     Args:
@@ -426,7 +436,7 @@ def leaving(entries: Sequence[Kept], limit: int, among: Iterable[Kept] | None = 
         among: What may leave at all, protected keys apart. Default: everything.
     """
     total = sum(cost(each.key, each.text) for each in entries) - 1
-    gone: list[Kept] = []
+    gone: list[MemoryVersion] = []
     some = entries if among is None else among
     for each in sorted(some, key=lambda each: (each.importance or USUAL, each.written_at, each.number)):
         if total <= limit:
@@ -487,14 +497,14 @@ def consolidate(
     """
     limit = ground.settings.section_budgets.get("archival_snippet", layer.SNIPPET_CHARS)
     with ground.step(name, keep=keep, event_type=kind, automatic=automatic) as step:
-        texts: list[tuple[list[Kept], str]] = []
+        texts: list[tuple[list[MemoryVersion], str]] = []
         for events in ground.read(None, lambda tx, view: old(tx, _own(ground, view), keep, kind)):
             whole, context = said_by(events), f"{len(events)} events of kind {events[0].label}, oldest first"
             text = ground.compressor.compress(whole, limit, context)
             no_help = text == truncated(whole, limit)  # it fits as it is, there is no model, or it failed
             texts.append((events, digest(events, limit) if no_help else text))
 
-        def make(tx: Transaction, change: Change) -> ConsolidationReport:
+        def make(tx: Transaction, change: PendingWrite) -> ConsolidationReport:
             if ground.compressor.model is not None:
                 change.writer = SourceNote("model")
             there = memory_rows.named(tx, change.view, EVENT, [each.key for events, _ in texts for each in events])
@@ -508,7 +518,7 @@ def consolidate(
     return report
 
 
-def too_many(tx: Transaction, ground: LayerContext, change: Change, new: int) -> bool:
+def too_many(tx: Transaction, ground: LayerContext, change: PendingWrite, new: int) -> bool:
     """Whether there are so many events, once some more are added, that old ones are to be consolidated.
 
     Args:
@@ -524,25 +534,25 @@ def too_many(tx: Transaction, ground: LayerContext, change: Change, new: int) ->
 def make_room(ground: LayerContext) -> None:
     """Consolidate old events: of a branch with a model in the background, else immediately."""
     make = partial(consolidate, ground, keep=ground.settings.recall_max_events, automatic=True)
-    if ground.compressor.model is not None and isinstance(ground.point, BranchAt):
+    if ground.compressor.model is not None and isinstance(ground.point, BranchPosition):
         key = compaction_key((ground.point.path, ground.point.name), "layers")
         ground.database.background.begin(key, make)
     else:
         make()
 
 
-def _own(ground: LayerContext, view: View) -> View:
+def _own(ground: LayerContext, view: MemoryView) -> MemoryView:
     """What may be summed up: of a thread its own line, as what others remember is theirs; of a branch all it shows."""
-    return view if isinstance(ground.point, BranchAt) else view._replace(scope=None)
+    return view if isinstance(ground.point, BranchPosition) else view._replace(scope=None)
 
 
-def count(tx: Transaction, view: View, kind: str) -> int:
+def count(tx: Transaction, view: MemoryView, kind: str) -> int:
     """How much of a kind a view shows."""
     [row] = query.count_memory(tx, **view.parameters(), kind=kind, at=view.at)
     return int(row["found"])
 
 
-def old(tx: Transaction, view: View, keep: int, kind: str | None = None) -> list[list[Kept]]:
+def old(tx: Transaction, view: MemoryView, keep: int, kind: str | None = None) -> list[list[MemoryVersion]]:
     """The old events that a view shows: by kind, each part small enough for one record.
 
     Args:
@@ -553,7 +563,7 @@ def old(tx: Transaction, view: View, keep: int, kind: str | None = None) -> list
     """
     there = memory_rows.current(tx, view, EVENT)
     mine = [each for each in there if kind is None or each.label == kind]
-    kinds: dict[str | None, list[list[Kept]]] = {}
+    kinds: dict[str | None, list[list[MemoryVersion]]] = {}
     for each in mine[: max(0, len(mine) - keep)]:
         parts = kinds.setdefault(each.label, [[]])
         chars = sum(len(event.body) for event in parts[-1])
@@ -563,19 +573,19 @@ def old(tx: Transaction, view: View, keep: int, kind: str | None = None) -> list
     return [events for parts in kinds.values() for events in parts]
 
 
-def heading(events: Sequence[Kept]) -> str:
+def heading(events: Sequence[MemoryVersion]) -> str:
     """What events of one kind are."""
     times = sorted(map(_time, events))
     span = times[0] if len(times) == 1 else f"{times[0]} to {times[-1]}"
     return f"{counted(len(times), 'events')} of kind {events[0].label}, {span}:"
 
 
-def said_by(events: Sequence[Kept]) -> str:
+def said_by(events: Sequence[MemoryVersion]) -> str:
     """All that events of one kind say, a line each."""
     return "\n".join([heading(events), *(f"- {_time(each)} {each.text}" for each in events)])
 
 
-def digest(events: Sequence[Kept], limit: int) -> str:
+def digest(events: Sequence[MemoryVersion], limit: int) -> str:
     """What can be said of events without a model: all of it, or the beginning of each, or the first and the latest.
 
     Args:
@@ -594,7 +604,9 @@ def digest(events: Sequence[Kept], limit: int) -> str:
     return truncated("\n".join([head, *lines]), limit)
 
 
-def _replace(ground: LayerContext, change: Change, events: Sequence[Kept], text: str, *, automatic: bool) -> str:
+def _replace(
+    ground: LayerContext, change: PendingWrite, events: Sequence[MemoryVersion], text: str, *, automatic: bool
+) -> str:
     """Put a record in the place of events of one kind. Return its id."""
     key = ground.database.new_id()
     marks = [AUTOMATIC] if automatic else []
@@ -609,7 +621,7 @@ def _replace(ground: LayerContext, change: Change, events: Sequence[Kept], text:
     return key
 
 
-def _time(event: Kept) -> str:
+def _time(event: MemoryVersion) -> str:
     return moment(event.created_at).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
 
 
@@ -644,7 +656,7 @@ class RecallMemory(Layer):
         """
         new = self._event_of(event_type if kind is None else kind, content, at)
 
-        def make(tx: Transaction, change: Change) -> bool:
+        def make(tx: Transaction, change: PendingWrite) -> bool:
             change.drafts.append(new)
             return too_many(tx, self._ground, change, 1)
 
@@ -716,7 +728,7 @@ class RecallMemory(Layer):
         label = None if kind is None else self._kind(kind)
         most = limit_given(oldest)
 
-        def make(tx: Transaction, change: Change) -> int:
+        def make(tx: Transaction, change: PendingWrite) -> int:
             there = memory_rows.newest(tx, change.view, EVENT, limit=None, label=label)
             gone = [each for each in there if wanted is None or each.key in wanted][:most]
             for each in gone:
@@ -748,7 +760,7 @@ class RecallMemory(Layer):
 
     asummarize = awaited(summarize, writes=True)
 
-    def _event_of(self, kind: str | None, content: str | None, at: datetime | None = None) -> RowDraft:
+    def _event_of(self, kind: str | None, content: str | None, at: datetime | None = None) -> VersionDraft:
         """An event to be appended, checked and without secrets.
 
         Raises:
@@ -759,12 +771,12 @@ class RecallMemory(Layer):
             raise InvalidInput('An event has a kind and a content: append("note", "Ana called."), for example.')
         text = self._ground.clean(text_given(content, "The content of an event"))
         time = self._ground.now() if at is None else time_given(at, "The time of an event")
-        return RowDraft(EVENT, self._ground.database.new_id(), body_of(text), time, label=label, findable=True)
+        return VersionDraft(EVENT, self._ground.database.new_id(), body_of(text), time, label=label, findable=True)
 
     def _kind(self, kind: str | None) -> str:
         return self._ground.clean(name_given(kind, "a kind of event"))
 
-    def _archived(self, kept: Kept, now: int) -> RowDraft:
+    def _archived(self, kept: MemoryVersion, now: int) -> VersionDraft:
         tags = [RECALL_EVICTED, f"kind:{kept.label}", f"event:{kept.key}"]
         said = [[kept.key, kept.created_at, kept.text]]
         text = f"[{kept.label}] {kept.text}"

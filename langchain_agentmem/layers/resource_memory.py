@@ -61,8 +61,8 @@ from langchain_agentmem.layers.compression import truncated
 from langchain_agentmem.layers.layer import Layer, LayerContext
 from langchain_agentmem.layers.memory_layers import ArchivalMemory, CoreMemory, CoreValue, everything, record
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.branches import Change
-from langchain_agentmem.rewinding.memory_rows import RECORD, Kept, View
+from langchain_agentmem.rewinding.branches import PendingWrite
+from langchain_agentmem.rewinding.memory_rows import RECORD, MemoryVersion, MemoryView
 from langchain_agentmem.storage import Transaction
 
 EntryT = TypeVar("EntryT", bound=BaseModel)
@@ -565,7 +565,7 @@ class ResourceMemory(Layer):
         for item in items:
             item["content_excerpt"] = truncated(item["content_excerpt"], ITEM_CHARS)
 
-        def make(tx: Transaction, change: Change) -> None:
+        def make(tx: Transaction, change: PendingWrite) -> None:
             there = {each.extra["resource"]["id"]: each for each in _items(tx, change.view)}
             named = {item["id"] for item in items}
             others = []
@@ -615,7 +615,7 @@ class ResourceMemory(Layer):
     def items(self) -> list[dict[str, Any]]:
         """What is remembered of each item, in the order of their ids: as snapshots have them."""
 
-        def look(tx: Transaction, view: View) -> list[dict[str, Any]]:
+        def look(tx: Transaction, view: MemoryView) -> list[dict[str, Any]]:
             items = [dict(each.extra["resource"]) for each in _items(tx, view)]
             for item in items:
                 del item["file"]
@@ -632,7 +632,7 @@ class ResourceMemory(Layer):
 
     aused = awaited(used)
 
-    def _index(self, tx: Transaction, change: Change, digest: str, items: list[dict[str, Any]]) -> None:
+    def _index(self, tx: Transaction, change: PendingWrite, digest: str, items: list[dict[str, Any]]) -> None:
         """Have core memory name all items."""
         lines = [f"- {item['id']} ({item['fetch_status']})" for item in sorted(items, key=lambda item: str(item["id"]))]
         index = "\n".join([f"{len(items)} resources; each is a record tagged resource_id:<id>", *lines])
@@ -642,7 +642,7 @@ class ResourceMemory(Layer):
         self._core._add_to(tx, change, [named._replace(value=truncated(index, most)), told])
 
 
-def _items(tx: Transaction, view: View) -> list[Kept]:
+def _items(tx: Transaction, view: MemoryView) -> list[MemoryVersion]:
     return memory_rows.newest(tx, view, RECORD, limit=None, label=_LABEL)
 
 

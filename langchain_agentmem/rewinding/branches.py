@@ -23,22 +23,32 @@ from langchain_agentmem.base.namespaces import Scopes, id_of, namespace_of, path
 from langchain_agentmem.errors import BranchMoved, InvalidInput, safe_repr
 from langchain_agentmem.language_models.model_calls import NOBODY, SourceNote, writer
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, FACT, RECORD, Author, Kept, Place, RowDraft, View
+from langchain_agentmem.rewinding.memory_rows import (
+    CORE,
+    EVENT,
+    FACT,
+    RECORD,
+    Author,
+    MemoryVersion,
+    MemoryView,
+    VersionDraft,
+    WriteTarget,
+)
 from langchain_agentmem.search.search_index import Series
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database, Outputs
 from langchain_agentmem.tracing import RunType, Step, given_only
 
 if TYPE_CHECKING:
-    from langchain_agentmem.rewinding.thread_memory import ThreadPoint
+    from langchain_agentmem.rewinding.thread_memory import ThreadPosition
 
 KIND = "layers"
 MAIN = "main"
 """The branch of a namespace that its threads see too."""
 
 
-class BranchAt(NamedTuple):
-    """The position of a named branch: its end. It can be read and written, as that of a thread can (`ThreadPoint`).
+class BranchPosition(NamedTuple):
+    """The position of a named branch: its end. It can be read and written, as that of a thread can (`ThreadPosition`).
 
     Attributes:
         path: The path of its namespace.
@@ -50,20 +60,20 @@ class BranchAt(NamedTuple):
     name: str
     scopes: Scopes = Scopes()
 
-    def view(self, tx: Transaction, now: int) -> View:
+    def view(self, tx: Transaction, now: int) -> MemoryView:
         """What the branch shows at its end; nothing where there is none."""
         rows = query.find_branch(tx, path=self.path, kind=KIND, name=self.name)
-        view = view_of(tx, rows[0]["id"], rows[0]["head"], now) if rows else View((), (), now)
+        view = view_of(tx, rows[0]["id"], rows[0]["head"], now) if rows else MemoryView((), (), now)
         return self._in_scope(tx, view)
 
-    def _in_scope(self, tx: Transaction, view: View) -> View:
+    def _in_scope(self, tx: Transaction, view: MemoryView) -> MemoryView:
         """The same with what counts of the threads of its namespace, where it is "main"."""
         if self.name != MAIN or not self.scopes.shared(self.path):
             return view
         found = query.author_of_main(tx, path=self.path)
         return view._replace(scope=found[0]["scope"], author=found[0]["id"] or 0) if found else view
 
-    def open(self, tx: Transaction, now: int) -> tuple[View, Place]:
+    def open(self, tx: Transaction, now: int) -> tuple[MemoryView, WriteTarget]:
         """The same for a write, with the branch's next position; the branch is locked, and made if need be."""
         branch, head = self.locked(tx, now)
         view = view_of(tx, branch, head, now)
@@ -71,7 +81,7 @@ class BranchAt(NamedTuple):
         if not moved:
             raise BranchMoved
         author = main_author(tx, self.path) if self.name == MAIN else None
-        return self._in_scope(tx, view), Place(
+        return self._in_scope(tx, view), WriteTarget(
             branch,
             head + 1,
             forked=len(view.line) > 1,
@@ -91,13 +101,13 @@ class BranchAt(NamedTuple):
         return rows[0]["id"], rows[0]["head"]
 
 
-Standpoint: TypeAlias = "BranchAt | ThreadPoint"
+Standpoint: TypeAlias = "BranchPosition | ThreadPosition"
 """The position from which memory is read and written. Both have path, name, view and open."""
 
 
 def thread_id_of(point: Standpoint) -> str | None:
     """The id of the thread that a standpoint is; None for a branch."""
-    return None if isinstance(point, BranchAt) else point.name
+    return None if isinstance(point, BranchPosition) else point.name
 
 
 def branch_at(given: str | Standpoint, namespace: Any, scopes: Scopes) -> Standpoint:
@@ -113,7 +123,7 @@ def branch_at(given: str | Standpoint, namespace: Any, scopes: Scopes) -> Standp
     """
     if not isinstance(given, str):
         return given
-    return BranchAt(path_of(scopes.resolve(namespace)), id_of(given, "branch"), scopes)
+    return BranchPosition(path_of(scopes.resolve(namespace)), id_of(given, "branch"), scopes)
 
 
 def main_author(tx: Transaction, path: str) -> Author:
@@ -125,7 +135,7 @@ def main_author(tx: Transaction, path: str) -> Author:
     return Author(made[0]["id"], row["scope"])
 
 
-def view_of(tx: Transaction, branch: int, position: int, at: int) -> View:
+def view_of(tx: Transaction, branch: int, position: int, at: int) -> MemoryView:
     """What a position on a branch shows, with what a subgraph's branch stands on.
 
     Args:
@@ -137,10 +147,10 @@ def view_of(tx: Transaction, branch: int, position: int, at: int) -> View:
     rows = query.line_from(tx, branch=branch, position=position, own=1)
     groups = [tuple(each) for row in rows if row["groups"] for each in json.loads(row["groups"])]
     descends = all(row["based"] is None for row in rows)
-    return View(tuple((row["branch_id"], row["up_to"]) for row in rows), tuple(groups), at, descends)
+    return MemoryView(tuple((row["branch_id"], row["up_to"]) for row in rows), tuple(groups), at, descends)
 
 
-def family(tx: Transaction, point: Standpoint, view: View) -> str:
+def family(tx: Transaction, point: Standpoint, view: MemoryView) -> str:
     """The name under which a search finds what was written from a standpoint: all forks of a branch share its name.
 
     Args:
@@ -148,13 +158,13 @@ def family(tx: Transaction, point: Standpoint, view: View) -> str:
         point: The standpoint.
         view: What it shows.
     """
-    if not isinstance(point, BranchAt) or len(view.line) <= 1:
+    if not isinstance(point, BranchPosition) or len(view.line) <= 1:
         return point.name
     [name] = names_of(tx, [view.line[-1][0]])
     return name
 
 
-def families(tx: Transaction, point: Standpoint, view: View) -> tuple[str, ...] | None:
+def families(tx: Transaction, point: Standpoint, view: MemoryView) -> tuple[str, ...] | None:
     """All names under which a search may find what a standpoint shows: a copy of a thread shows what the thread wrote.
 
     None where that is all that its scope has.
@@ -166,7 +176,7 @@ def families(tx: Transaction, point: Standpoint, view: View) -> tuple[str, ...] 
     """
     if view.scope is not None:
         return None
-    if isinstance(point, BranchAt):
+    if isinstance(point, BranchPosition):
         return (family(tx, point, view),)
     rows = query.threads_seen(tx, **view.parameters())
     return tuple(dict.fromkeys((point.name, *(row["name"] for row in rows if row["name"] is not None))))
@@ -179,7 +189,7 @@ def names_of(tx: Transaction, branches: Sequence[int]) -> list[str]:
     return [names[each] for each in branches]
 
 
-def fork(tx: Transaction, point: BranchAt, name: str, now: int) -> BranchAt:
+def fork(tx: Transaction, point: BranchPosition, name: str, now: int) -> BranchPosition:
     """Begin a branch at the end of another, which is made if need be. It is one row, whatever the other holds.
 
     Args:
@@ -202,7 +212,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True, kw_only=True)
-class Change:
+class PendingWrite:
     """What a call is about to write.
 
     Attributes:
@@ -214,18 +224,18 @@ class Change:
         thread: The thread whose memory it is, if it is one's.
     """
 
-    view: View
+    view: MemoryView
     now: int
-    drafts: list[RowDraft] = field(default_factory=list)
+    drafts: list[VersionDraft] = field(default_factory=list)
     evicted: list[str] = field(default_factory=list)
     writer: SourceNote = NOBODY
     thread: str | None = None
 
     def remove(self, kind: str, key: str) -> None:
         """Have something be gone."""
-        self.drafts.append(RowDraft(kind, key, None, self.now))
+        self.drafts.append(VersionDraft(kind, key, None, self.now))
 
-    def signed(self, draft: RowDraft) -> RowDraft:
+    def signed(self, draft: VersionDraft) -> VersionDraft:
         """Return a draft with the writer's source and actor, unless it was only moved."""
         if draft.moved or self.writer.source is None:
             return draft
@@ -236,7 +246,7 @@ class Change:
 class MemorySession:
     """The access of layers, facts and tools to one memory: reading, writing and tracing.
 
-    A `Change` is a type of its own: it lives as long as one transaction, and a session as long as its memory.
+    A `PendingWrite` is a type of its own: it lives as long as one transaction, and a session as long as its memory.
 
     Attributes:
         database: The database of the memory.
@@ -258,13 +268,18 @@ class MemorySession:
         """
         point = self.point
         place: dict[str, Any] = {"branch": point.name}
-        if not isinstance(point, BranchAt):
+        if not isinstance(point, BranchPosition):
             pinned = None if point.writable else point.configurable.get("checkpoint_id")
             place = {"thread_id": point.name, "checkpoint_id": pinned}
         return given_only({"namespace": "/".join(namespace_of(point.path)), **place, **inputs})
 
     def read(
-        self, name: str | None, look: Callable[[Transaction, View], T], *, outputs: Outputs | None = None, **inputs: Any
+        self,
+        name: str | None,
+        look: Callable[[Transaction, MemoryView], T],
+        *,
+        outputs: Outputs | None = None,
+        **inputs: Any,
     ) -> T:
         """Read what the memory shows.
 
@@ -283,7 +298,7 @@ class MemorySession:
     def write(
         self,
         name: str | None,
-        make: Callable[[Transaction, Change], T],
+        make: Callable[[Transaction, PendingWrite], T],
         *,
         outputs: Outputs | None = None,
         **inputs: Any,
@@ -292,7 +307,7 @@ class MemorySession:
 
         Args:
             name: The name of the step in a trace. None for a detail of another step.
-            make: Adds drafts to a `Change`, and returns the value.
+            make: Adds drafts to a `PendingWrite`, and returns the value.
             outputs: What a trace shows of the value. Default: how much that is.
             inputs: As for `read`.
         """
@@ -315,25 +330,29 @@ class MemorySession:
 
 
 def changed(
-    tx: Transaction, point: Standpoint, make: Callable[[Transaction, Change], T], now: int, told: SourceNote = NOBODY
+    tx: Transaction,
+    point: Standpoint,
+    make: Callable[[Transaction, PendingWrite], T],
+    now: int,
+    told: SourceNote = NOBODY,
 ) -> T:
     """The same, as an operation.
 
     Args:
         tx: The transaction.
         point: Whose memory.
-        make: Adds drafts to a `Change`, and gives the value.
+        make: Adds drafts to a `PendingWrite`, and gives the value.
         now: When.
         told: Where it comes from.
     """
     view, place = point.open(tx, now)
-    change = Change(view=view, now=now, writer=told, thread=thread_id_of(point))
+    change = PendingWrite(view=view, now=now, writer=told, thread=thread_id_of(point))
     value = make(tx, change)
     drafts = [change.signed(each) for each in change.drafts]
     if place.branch is not None:
         expired = query.expired_memory(tx, branch=place.branch, at=now, limit=20)
         # What is written anew needs no sweeping; where it is swept as well, the later draft counts.
-        drafts = [*(RowDraft(row["kind"], row["key"], None, now) for row in expired), *drafts]
+        drafts = [*(VersionDraft(row["kind"], row["key"], None, now) for row in expired), *drafts]
     if drafts:
         name = family(tx, point, view)
         memory_rows.write(tx, place, drafts, series=Series(point.path, drafts[0].kind, name), now=now)
@@ -344,7 +363,7 @@ _KINDS = {"core": CORE, "recall": EVENT, "archival": RECORD, "facts": FACT}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Changed:
+class ChangedEntry:
     """Something that two branches have, and not the same.
 
     Attributes:
@@ -357,7 +376,7 @@ class Changed:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Difference:
+class LayerDiff:
     """How one layer of two branches differs.
 
     Attributes:
@@ -368,7 +387,7 @@ class Difference:
 
     mine: Mapping[str, str] = field(default_factory=dict)
     theirs: Mapping[str, str] = field(default_factory=dict)
-    changed: Mapping[str, Changed] = field(default_factory=dict)
+    changed: Mapping[str, ChangedEntry] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.mine or self.theirs or self.changed)
@@ -385,10 +404,10 @@ class BranchDiff:
         facts: In their facts, by id; one of which more was told on one of them has changed.
     """
 
-    core: Difference
-    recall: Difference
-    archival: Difference
-    facts: Difference = field(default_factory=Difference)
+    core: LayerDiff
+    recall: LayerDiff
+    archival: LayerDiff
+    facts: LayerDiff = field(default_factory=LayerDiff)
 
     def __bool__(self) -> bool:
         return bool(self.core or self.recall or self.archival or self.facts)
@@ -418,7 +437,7 @@ class BranchTree:
         return "\n".join(lines)
 
 
-def forking(ground: MemorySession, name: str) -> BranchAt:
+def forking(ground: MemorySession, name: str) -> BranchPosition:
     """Fork a branch."""
     point, now = named_branch(ground.point), ground.now()
     return ground.database.write(
@@ -431,10 +450,10 @@ def forking(ground: MemorySession, name: str) -> BranchAt:
 
 def tracing_back(ground: MemorySession) -> list[str]:
     """The names of a branch and of those before it, the root first."""
-    if not isinstance(ground.point, BranchAt):
+    if not isinstance(ground.point, BranchPosition):
         return [ground.point.name]
 
-    def look(tx: Transaction, view: View) -> list[str]:
+    def look(tx: Transaction, view: MemoryView) -> list[str]:
         names = names_of(tx, [branch for branch, _ in view.line])
         return names[::-1] or [ground.point.name]
 
@@ -445,7 +464,7 @@ def growing(ground: MemorySession) -> BranchTree:
     """The tree that a branch is part of, as work."""
     named_branch(ground.point)
 
-    def look(tx: Transaction, view: View) -> BranchTree:
+    def look(tx: Transaction, view: MemoryView) -> BranchTree:
         if not view.line:
             return BranchTree(name=ground.point.name, created_at=None)
         found = query.branch_family(tx, branch=view.line[-1][0])
@@ -463,7 +482,7 @@ def growing(ground: MemorySession) -> BranchTree:
 def comparing(ground: MemorySession, other: Standpoint) -> BranchDiff:
     """How two memories differ, as work."""
 
-    def look(tx: Transaction, view: View) -> BranchDiff:
+    def look(tx: Transaction, view: MemoryView) -> BranchDiff:
         theirs = other.view(tx, view.at)
         found = {}
         for layer, kind in _KINDS.items():
@@ -474,13 +493,13 @@ def comparing(ground: MemorySession, other: Standpoint) -> BranchDiff:
     return ground.read("layers.diff", look, from_branch=other.name)
 
 
-def named_branch(point: Standpoint) -> BranchAt:
+def named_branch(point: Standpoint) -> BranchPosition:
     """The branch that a standpoint is.
 
     Raises:
         InvalidInput: It is a thread.
     """
-    if not isinstance(point, BranchAt):
+    if not isinstance(point, BranchPosition):
         raise InvalidInput(
             "The memory of a thread is forked by LangGraph, when a run begins at an old checkpoint. Branches that are "
             'forked manually have a name: memory.layers("name").'
@@ -488,13 +507,13 @@ def named_branch(point: Standpoint) -> BranchAt:
     return point
 
 
-def difference(mine: Mapping[str, Kept], theirs: Mapping[str, Kept]) -> Difference:
+def difference(mine: Mapping[str, MemoryVersion], theirs: Mapping[str, MemoryVersion]) -> LayerDiff:
     """How two states of a layer differ."""
-    return Difference(
+    return LayerDiff(
         mine={key: each.text for key, each in mine.items() if key not in theirs},
         theirs={key: each.text for key, each in theirs.items() if key not in mine},
         changed={
-            key: Changed(mine=each.text, theirs=theirs[key].text)
+            key: ChangedEntry(mine=each.text, theirs=theirs[key].text)
             for key, each in mine.items()
             if key in theirs and _content(each) != _content(theirs[key])
         },

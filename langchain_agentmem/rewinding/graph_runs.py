@@ -48,7 +48,7 @@ ExecutionKey: TypeAlias = tuple[Any, ...]
 """What tells one execution of a task from the others of its run."""
 
 
-class Finished(NamedTuple):
+class FinishedTask(NamedTuple):
     """A task that finished in an earlier run, and what it had written.
 
     Attributes:
@@ -62,7 +62,7 @@ class Finished(NamedTuple):
     groups: tuple[int, ...]
 
 
-class Level(NamedTuple):
+class LoopLevel(NamedTuple):
     """A loop that a task runs in, or the call of a function: its name within the thread, and the checkpoint's id."""
 
     ns: str
@@ -70,7 +70,7 @@ class Level(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Execution:
+class TaskExecution:
     """One execution of a task, which owns what it writes.
 
     Attributes:
@@ -108,8 +108,8 @@ class GraphTask:
     ns: str
     checkpoint: str
     caller: str | None
-    execution: Execution | None = None
-    loops: list[Loop] = field(default_factory=list)
+    execution: TaskExecution | None = None
+    loops: list[GraphLoop] = field(default_factory=list)
     failed: bool = False
 
     @property
@@ -120,7 +120,7 @@ class GraphTask:
 
 
 @dataclass(slots=True, eq=False)
-class Loop:
+class GraphLoop:
     """One loop of a run.
 
     Attributes:
@@ -159,7 +159,7 @@ class Loop:
     kept: Groups | None = None
     spots: dict[str, Spot | None] = field(default_factory=dict)
     results: Collection[str] | None = None
-    earlier: tuple[Finished, ...] | None = None
+    earlier: tuple[FinishedTask, ...] | None = None
     pregel: weakref.ref[Any] | None = None
 
     @property
@@ -200,7 +200,7 @@ class Loop:
         return sorted((step for step in self.steps if first <= order(step) < last), key=order)
 
 
-LevelOwner: TypeAlias = tuple[str, Loop | None]
+LevelOwner: TypeAlias = tuple[str, GraphLoop | None]
 """The task that entered a level within the outermost one, and the loop that it entered; None where it is a call."""
 
 
@@ -233,7 +233,7 @@ class GraphRun:
     at: ThreadKey
     token: int = field(default_factory=lambda: secrets.randbits(62))
     graphs: set[UUID] = field(default_factory=set)
-    loops: dict[str, Loop] = field(default_factory=dict)
+    loops: dict[str, GraphLoop] = field(default_factory=dict)
     tasks: dict[str, GraphTask] = field(default_factory=dict)
     under: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     called: dict[str, list[str]] = field(default_factory=dict)
@@ -339,7 +339,7 @@ def identity_of(configurable: Mapping[str, Any]) -> Any:
     return None if control is None else configurable.get(_IDENTITY, control)
 
 
-class Live:
+class LiveWrites:
     """What counts of a task, or of several: groups, and places up to which a subgraph's line counts."""
 
     __slots__ = ("groups", "spots")
@@ -348,25 +348,25 @@ class Live:
         self.groups: Groups = dict(groups or {})
         self.spots: dict[Spot, None] = dict.fromkeys(spots)
 
-    def add(self, other: Live) -> None:
+    def add(self, other: LiveWrites) -> None:
         """Add another's."""
         self.groups.update(other.groups)
         self.spots.update(other.spots)
 
 
-def runs_of(database: Database) -> Runs:
+def runs_of(database: Database) -> RunRegistry:
     """The graph runs of this process, whose memory follows their threads, that use a database."""
 
-    def make() -> Runs:
-        runs = Runs(database.scopes)
+    def make() -> RunRegistry:
+        runs = RunRegistry(database.scopes)
         database.remembering.add(runs)
         database.homes.append(runs.home)
         return runs
 
-    return database.attached(Runs, make)
+    return database.attached(RunRegistry, make)
 
 
-class Runs:
+class RunRegistry:
     """The runs of this process that use one database.
 
     Args:
@@ -488,10 +488,10 @@ class Runs:
         configurable: Mapping[str, Any],
         at: ThreadKey,
         home: ThreadKey,
-        fresh: Loop,
+        fresh: GraphLoop,
         pregel: Any,
         thread: Thread | None,
-    ) -> tuple[GraphRun, Loop, GraphTask] | None:
+    ) -> tuple[GraphRun, GraphLoop, GraphTask] | None:
         """Note that a loop has begun with a checkpoint, or with none.
 
         Args:
@@ -540,12 +540,12 @@ class Runs:
             task.loops.append(fresh)
             return run, fresh, run.outermost(task)
 
-    def around(self, run: GraphRun, loop: Loop, task: GraphTask) -> Live:
+    def around(self, run: GraphRun, loop: GraphLoop, task: GraphTask) -> LiveWrites:
         """What counts of the task around a loop, but for that."""
         with self.lock:
             return self._alive(run, task, but=(loop,))
 
-    def _follow(self, run: GraphRun, loop: Loop, pregel: Any, thread: Thread | None) -> None:
+    def _follow(self, run: GraphRun, loop: GraphLoop, pregel: Any, thread: Thread | None) -> None:
         """Note LangGraph's own loop, LangChain's run of it, and the thread that the run goes with."""
         if pregel is not None:
             if run.thread is None and thread is not None and loop.ns == "":
@@ -636,7 +636,7 @@ class Runs:
 
     def asking(
         self, configurable: Mapping[str, Any], at: ThreadKey
-    ) -> tuple[GraphRun, list[Level], list[LevelOwner], Execution]:
+    ) -> tuple[GraphRun, list[LoopLevel], list[LevelOwner], TaskExecution]:
         """Return the execution of a task that a config belongs to, with the loops around it and who entered them.
 
         Raises:
@@ -673,7 +673,9 @@ class Runs:
             assert task.execution is not None  # noqa: S101 - `_touch` has just set it
             return run, levels, owners, task.execution
 
-    def sight(self, run: GraphRun, levels: Sequence[Level], owners: Sequence[LevelOwner], execution: Execution) -> Live:
+    def sight(
+        self, run: GraphRun, levels: Sequence[LoopLevel], owners: Sequence[LevelOwner], execution: TaskExecution
+    ) -> LiveWrites:
         """Return the groups and places that a task can see; the bases of its loops must be known.
 
         Raises:
@@ -693,7 +695,7 @@ class Runs:
 
     # -- what counts -------------------------------------------------------------------------------------------
 
-    def base_of(self, run: GraphRun, ns: str, checkpoint: str) -> tuple[Spot | None, Live] | None:
+    def base_of(self, run: GraphRun, ns: str, checkpoint: str) -> tuple[Spot | None, LiveWrites] | None:
         """Where a loop of a run stands at a step, and what counts beside that; None if the run has no such loop."""
         with self.lock:
             loop = run.loops.get(ns)
@@ -705,12 +707,12 @@ class Runs:
                 del beside.spots[spot]
             return next(iter(standing.spots), None), beside
 
-    def open(self, run: GraphRun, loop: Loop, before: str) -> list[tuple[str, Live]]:
+    def open(self, run: GraphRun, loop: GraphLoop, before: str) -> list[tuple[str, LiveWrites]]:
         """The steps that a put seals, with what counts of their tasks."""
         with self.lock:
             return [(step, self._step(run, loop, step)) for step in loop.open_steps(before)]
 
-    def group_of(self, run: GraphRun, execution: Execution) -> int:
+    def group_of(self, run: GraphRun, execution: TaskExecution) -> int:
         """The group that an execution writes to: a number that nothing else has, so that it needs no transaction.
 
         Raises:
@@ -724,15 +726,15 @@ class Runs:
                 execution.group = secrets.randbits(62)
             return execution.group
 
-    def finished(self, run: GraphRun, ns: str, task_id: str) -> tuple[GraphTask | None, Live]:
+    def finished(self, run: GraphRun, ns: str, task_id: str) -> tuple[GraphTask | None, LiveWrites]:
         """A task, and what counts of it."""
         with self.lock:
             task, loop = run.tasks.get(task_id), run.loops.get(ns)
             if task is None:
-                return None, Live()
+                return None, LiveWrites()
             return task, self._alive(run, task, superseded=loop.superseded if loop else False)
 
-    def unknown(self, run: GraphRun) -> list[tuple[Loop, str]]:
+    def unknown(self, run: GraphRun) -> list[tuple[GraphLoop, str]]:
         """The loops of a run with checkpoints of theirs of which too little is known."""
         with self.lock:
             return [
@@ -744,10 +746,10 @@ class Runs:
             ]
 
     def _alive(
-        self, run: GraphRun, task: GraphTask, *, superseded: bool = False, but: Sequence[Loop | None] = ()
-    ) -> Live:
+        self, run: GraphRun, task: GraphTask, *, superseded: bool = False, but: Sequence[GraphLoop | None] = ()
+    ) -> LiveWrites:
         """What counts of a task, with what it called, but for some loops."""
-        found = Live(task.groups)
+        found = LiveWrites(task.groups)
         for loop in task.loops:
             if loop not in but:
                 found.add(self._shown(run, loop))
@@ -757,11 +759,11 @@ class Runs:
             for each in chain.from_iterable(loop.earlier or () for loop in run.loops.values()):
                 idle = each.task not in run.tasks and each.task not in run.ran
                 if each.caller == task.id and idle and run.took(task.id, each.task):
-                    found.add(Live(dict.fromkeys(each.groups, FOREVER)))
+                    found.add(LiveWrites(dict.fromkeys(each.groups, FOREVER)))
         return found
 
-    def _step(self, run: GraphRun, loop: Loop, step: str) -> Live:
-        found = Live()
+    def _step(self, run: GraphRun, loop: GraphLoop, step: str) -> LiveWrites:
+        found = LiveWrites()
         for task_id in run.under.get((loop.ns, step), ()):
             found.add(self._alive(run, run.tasks[task_id], superseded=loop.superseded))
         if step == loop.base and not loop.superseded:
@@ -773,10 +775,10 @@ class Runs:
                     each.caller in run.ran and each.caller not in run.tasks and run.took(each.caller, each.task)
                 )
                 if first and each.task not in run.ran and idle:
-                    found.add(Live(dict.fromkeys(each.groups, FOREVER)))
+                    found.add(LiveWrites(dict.fromkeys(each.groups, FOREVER)))
         return found
 
-    def _shown(self, run: GraphRun, loop: Loop, checkpoint: str | None = None) -> Live:
+    def _shown(self, run: GraphRun, loop: GraphLoop, checkpoint: str | None = None) -> LiveWrites:
         """What a loop shows at a step, whether or not its checkpoint was put. Default: what it shows by now."""
         if checkpoint in loop.spots:
             return _standing(loop, checkpoint)
@@ -793,7 +795,7 @@ class Runs:
         if loop is not None and loop.owner is not None:
             return loop.owner
         owner = ns[len(outer) :].strip("|").split("|")[0].rpartition(":")[2]
-        loop = run.loops[ns] = Loop(ns, owner=owner)
+        loop = run.loops[ns] = GraphLoop(ns, owner=owner)
         run.task(owner, outer, above, None).loops.append(loop)
         return owner
 
@@ -809,18 +811,18 @@ class Runs:
                 raise StepIsOver
             if task.execution is not None:
                 run.end(task)
-            task.execution, task.failed = Execution(task, key, run.token), False
+            task.execution, task.failed = TaskExecution(task, key, run.token), False
         return task
 
 
-def _standing(loop: Loop, checkpoint: str | None) -> Live:
+def _standing(loop: GraphLoop, checkpoint: str | None) -> LiveWrites:
     if loop.kept is not None and checkpoint == loop.base:
-        return Live(loop.kept)
+        return LiveWrites(loop.kept)
     spot = None if checkpoint is None else loop.spots.get(checkpoint)
-    return Live(spots=() if spot is None else (spot,))
+    return LiveWrites(spots=() if spot is None else (spot,))
 
 
-def _levels(configurable: Mapping[str, Any]) -> list[Level]:
+def _levels(configurable: Mapping[str, Any]) -> list[LoopLevel]:
     """The loops and calls around a task, the outermost first, as LangGraph notes them on the way in."""
     return levels_around(str(configurable.get("checkpoint_ns") or ""), configurable.get("checkpoint_map") or {})
 
@@ -834,7 +836,7 @@ def nested_graphs(configurable: Mapping[str, Any]) -> list[str]:
     return [inner.ns for outer, inner in pairwise(_levels(configurable)) if inner.checkpoint != outer.checkpoint]
 
 
-def levels_around(inner: str, noted: Mapping[str, str]) -> list[Level]:
+def levels_around(inner: str, noted: Mapping[str, str]) -> list[LoopLevel]:
     """Return the loops and calls that a loop or task is in, the outermost first, with that itself if it is noted.
 
     Args:
@@ -842,7 +844,7 @@ def levels_around(inner: str, noted: Mapping[str, str]) -> list[Level]:
         noted: Names with their checkpoints. Where a subgraph is replayed, LangGraph notes first what it was before.
     """
     levels = {
-        len(ns.split("|")) if ns else 0: Level(ns, checkpoint)
+        len(ns.split("|")) if ns else 0: LoopLevel(ns, checkpoint)
         for ns, checkpoint in noted.items()
         if _is_around(ns, inner)
     }

@@ -49,7 +49,7 @@ SAID = "said"
 """What an event does by which something is told of: it names the message that says so."""
 
 
-class View(NamedTuple):
+class MemoryView(NamedTuple):
     """What can be seen from somewhere.
 
     Attributes:
@@ -93,7 +93,7 @@ class Author(NamedTuple):
     scope: int
 
 
-class Place(NamedTuple):
+class WriteTarget(NamedTuple):
     """The place of new versions: a position of a locked branch, or a group until that is sealed.
 
     Attributes:
@@ -114,8 +114,10 @@ class Place(NamedTuple):
     shared: bool = False
 
 
-class RowDraft(NamedTuple):
-    """A version to be written. Unlike a `Kept` it has no number and no time yet, and no body where a thing goes.
+class VersionDraft(NamedTuple):
+    """A version to be written. Unlike a `MemoryVersion` it has no number and no time yet.
+
+    It has no body where a thing is deleted.
 
     Attributes:
         kind: What it is.
@@ -153,8 +155,8 @@ class RowDraft(NamedTuple):
     correction: Mapping[str, Any] | None = None
 
 
-class Kept(NamedTuple):
-    """A version as it was found, with its number and its time, which a `RowDraft` has not.
+class MemoryVersion(NamedTuple):
+    """A version as it was found, with its number and its time, which a `VersionDraft` has not.
 
     Attributes:
         number: Its place in the order in which versions were written.
@@ -200,7 +202,7 @@ _COLUMNS = (
 """The fields of a draft that are stored as they are."""
 
 
-def moved(draft: RowDraft, *versions: Kept) -> RowDraft:
+def moved(draft: VersionDraft, *versions: MemoryVersion) -> VersionDraft:
     """Return a draft that repeats others' words, with the least trusted source of them."""
     least = max(versions, key=lambda each: rank_of(each.source))
     return draft._replace(source=least.source, actor=least.actor, moved=True)
@@ -219,7 +221,7 @@ def text_of(body: bytes) -> str:
 # -- reading -------------------------------------------------------------------------------------------------------
 
 
-def current(tx: Transaction, view: View, kind: str) -> list[Kept]:
+def current(tx: Transaction, view: MemoryView, kind: str) -> list[MemoryVersion]:
     """Everything of a kind that a view shows, in the order in which it was written."""
     if kind == FACT and view.scope is not None:
         return sorted(_put_together(tx, view, kind).values(), key=lambda kept: kept.number)
@@ -229,7 +231,7 @@ def current(tx: Transaction, view: View, kind: str) -> list[Kept]:
     return [version_of(row) for row in rows]
 
 
-def named(tx: Transaction, view: View, kind: str, keys: Iterable[str]) -> dict[str, Kept]:
+def named(tx: Transaction, view: MemoryView, kind: str, keys: Iterable[str]) -> dict[str, MemoryVersion]:
     """What a view shows under some keys; what is gone or has expired is not there."""
     keys = list(keys)
     if kind == FACT and view.scope is not None:
@@ -242,7 +244,9 @@ def named(tx: Transaction, view: View, kind: str, keys: Iterable[str]) -> dict[s
     }
 
 
-def _put_together(tx: Transaction, view: View, kind: str, keys: Sequence[str] | None = None) -> dict[str, Kept]:
+def _put_together(
+    tx: Transaction, view: MemoryView, kind: str, keys: Sequence[str] | None = None
+) -> dict[str, MemoryVersion]:
     """What was told of things on all lines that a view shows: an account has what is new since anybody said it is gone.
 
     `extra["own"]` has the numbers of those events that were told on the view's own line, `extra["foreign"]` those of
@@ -252,7 +256,7 @@ def _put_together(tx: Transaction, view: View, kind: str, keys: Sequence[str] | 
         rows = query.accounts(tx, **view.parameters(), kind=kind)
     else:
         rows = query.accounts_of(tx, **view.parameters(), kind=kind, keys=as_json(keys))
-    found: dict[str, Kept] = {}
+    found: dict[str, MemoryVersion] = {}
     for key, versions in groupby(rows, key=lambda row: str(row["key"])):
         there: list[Row] = []
         for row in versions:  # the oldest first
@@ -262,7 +266,7 @@ def _put_together(tx: Transaction, view: View, kind: str, keys: Sequence[str] | 
     return found
 
 
-def _account(rows: Sequence[Row], author: int) -> Kept:
+def _account(rows: Sequence[Row], author: int) -> MemoryVersion:
     """The versions of something on several lines as one."""
     told: dict[int, Any] = {}
     own: list[int] = []
@@ -282,7 +286,9 @@ def _account(rows: Sequence[Row], author: int) -> Kept:
     return newest._replace(extra={**extra, "own": own}, created_at=min(row["created_at"] for row in rows))
 
 
-def newest(tx: Transaction, view: View, kind: str, *, limit: int | None, label: str | None = None) -> list[Kept]:
+def newest(
+    tx: Transaction, view: MemoryView, kind: str, *, limit: int | None, label: str | None = None
+) -> list[MemoryVersion]:
     """The newest things of a kind that a view shows, oldest first.
 
     Args:
@@ -303,7 +309,7 @@ def newest(tx: Transaction, view: View, kind: str, *, limit: int | None, label: 
         levels = 4 * (levels + 1)
 
 
-def shown(tx: Transaction, view: View, numbers: Iterable[int]) -> set[int]:
+def shown(tx: Transaction, view: MemoryView, numbers: Iterable[int]) -> set[int]:
     """Those of some versions that a view shows."""
     rows = query.shown_memory(tx, **view.parameters(), ids=as_json(list(numbers)), at=view.at)
     return {row["number"] for row in rows}
@@ -312,7 +318,9 @@ def shown(tx: Transaction, view: View, numbers: Iterable[int]) -> set[int]:
 # -- writing -------------------------------------------------------------------------------------------------------
 
 
-def write(tx: Transaction, place: Place, drafts: Sequence[RowDraft], *, series: Series, now: int) -> list[int]:
+def write(
+    tx: Transaction, place: WriteTarget, drafts: Sequence[VersionDraft], *, series: Series, now: int
+) -> list[int]:
     """Write versions, which follow those that their branch has of the same keys.
 
     Args:
@@ -478,7 +486,7 @@ def _words_left(row: Row) -> str:
 
 
 def _places(
-    tx: Transaction, series: Series, drafts: Sequence[RowDraft]
+    tx: Transaction, series: Series, drafts: Sequence[VersionDraft]
 ) -> dict[tuple[str, str], tuple[search_index.Placed, int]]:
     """Places in the search for what can be found, by kind and key."""
     placed: dict[tuple[str, str], tuple[search_index.Placed, int]] = {}
@@ -505,12 +513,12 @@ _read_plain = itemgetter(
     "number", "branch_id", "kind", "key", "label", "importance", "expires_at", "created_at", "written_at", "thread",
     "source", "actor",
 )  # fmt: skip
-"""Reads the columns of a row that are the first fields of a `Kept`."""
+"""Reads the columns of a row that are the first fields of a `MemoryVersion`."""
 
 
-def version_of(row: Row) -> Kept:
+def version_of(row: Row) -> MemoryVersion:
     """A version, as it was read."""
-    return Kept._make((*_read_plain(row), bytes(row["body"]), extra_of(row)))
+    return MemoryVersion._make((*_read_plain(row), bytes(row["body"]), extra_of(row)))
 
 
 PAGE = 500

@@ -176,7 +176,7 @@ def hiding(tx: Transaction, some: Sequence[Row]) -> set[int]:
     for branch in {row["branch_id"] for row in facts} - {None}:
         there = [row for row in facts if row["branch_id"] == branch]
         line = view_of(tx, branch, memory_rows.FOREVER, 0)
-        before = memory_rows.View(line.line[1:], line.groups, 0)
+        before = memory_rows.MemoryView(line.line[1:], line.groups, 0)
         older = memory_rows.named(tx, before, memory_rows.FACT, [row["key"] for row in there])
         found |= {number_of(row) for row in there if row["key"] in older}
     return found

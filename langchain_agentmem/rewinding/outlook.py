@@ -24,9 +24,9 @@ from langchain_agentmem.base.origins import Trust, trusted_given
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.message import column_role
 from langchain_agentmem.rewinding import branches, memory_rows
-from langchain_agentmem.rewinding.branches import BranchAt, MemorySession, Standpoint, families
-from langchain_agentmem.rewinding.memory_rows import Kept, View
-from langchain_agentmem.rewinding.thread_memory import ThreadPoint, conversation_of_run, thread_point
+from langchain_agentmem.rewinding.branches import BranchPosition, MemorySession, Standpoint, families
+from langchain_agentmem.rewinding.memory_rows import MemoryVersion, MemoryView
+from langchain_agentmem.rewinding.thread_memory import ThreadPosition, conversation_of_run, thread_point
 from langchain_agentmem.search.analysis import question
 from langchain_agentmem.search.memory_search import Hit, Recollection, Search, Walls
 from langchain_agentmem.search.ranking import Weights
@@ -49,10 +49,10 @@ class CurrentTurn(NamedTuple):
 
     path: str
     name: str
-    before: ThreadPoint | None = None
+    before: ThreadPosition | None = None
 
 
-class Outlook(NamedTuple):
+class SearchView(NamedTuple):
     """From where a search looks.
 
     Attributes:
@@ -69,7 +69,7 @@ class Outlook(NamedTuple):
 
     point: Standpoint | None = None
     alone: bool = False
-    view: View | None = None
+    view: MemoryView | None = None
     scopes: namespaces.Scopes = namespaces.Scopes()
     abandoned: bool = False
     conversations: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class Outlook(NamedTuple):
         """
         if self.turn is not None and (walls.kinds is None or "message" in walls.kinds):
             walls = walls._replace(ignored=thread_listener().current_turn(tx, self, now))
-        if self.alone or self.view is None or not isinstance(self.point, ThreadPoint):
+        if self.alone or self.view is None or not isinstance(self.point, ThreadPosition):
             return walls
         if walls.conversations is not None:
             return walls
@@ -94,7 +94,7 @@ class Outlook(NamedTuple):
             walls = walls._replace(low=path, high=path + "\x1f")
         return walls._replace(conversations=families(tx, self.point, self.view))
 
-    def looked(self, tx: Transaction, now: int) -> Outlook:
+    def looked(self, tx: Transaction, now: int) -> SearchView:
         """The same with its view, which must be known before anything is read.
 
         A view says where things stand by now; what was read before may not have come there yet.
@@ -106,10 +106,10 @@ class Outlook(NamedTuple):
         return self if self.point is None else self._replace(view=self.point.view(tx, now))
 
 
-EVERYWHERE = Outlook()
+EVERYWHERE = SearchView()
 
 
-def said_from(tx: Transaction, outlook: Outlook, slots: Collection[int], now: int) -> Rows:
+def said_from(tx: Transaction, outlook: SearchView, slots: Collection[int], now: int) -> Rows:
     """Those of some messages that follow their threads which are shown from somewhere, with the wording shown there.
 
     Args:
@@ -118,7 +118,7 @@ def said_from(tx: Transaction, outlook: Outlook, slots: Collection[int], now: in
         slots: The messages.
         now: When.
     """
-    view, name = outlook.view or View((), (), now), None if outlook.point is None else outlook.point.name
+    view, name = outlook.view or MemoryView((), (), now), None if outlook.point is None else outlook.point.name
     whose = {"name": name, "anywhere": int(outlook.view is None), "keys": json.dumps(outlook.conversations)}
     return query.shown_said(tx, **view.parameters(), **whose, ids=json.dumps(sorted(slots))) if slots else ()
 
@@ -135,8 +135,8 @@ def row_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ..
 
 
 def sighted(
-    tx: Transaction, hits: Sequence[Hit], now: int, outlook: Outlook | None
-) -> tuple[dict[int, Row], list[tuple[View | None, set[int]]]]:
+    tx: Transaction, hits: Sequence[Hit], now: int, outlook: SearchView | None
+) -> tuple[dict[int, Row], list[tuple[MemoryView | None, set[int]]]]:
     """The rows that a search found, and which of them are seen from where.
 
     Args:
@@ -154,10 +154,10 @@ def sighted(
     outlook = outlook or EVERYWHERE
     if outlook.point is not None and outlook.view is not None:
         return there, [(outlook.view, memory_rows.shown(tx, outlook.view, there))]
-    sights: list[tuple[View | None, set[int]]] = []
+    sights: list[tuple[MemoryView | None, set[int]]] = []
     scopes = {row["scope_id"] for row in there.values() if outlook.scopes.shared(row["path"])} - {None}
     for scope in sorted(scopes):
-        view = View((), (), now, scope=scope)
+        view = MemoryView((), (), now, scope=scope)
         sights.append((view, memory_rows.shown(tx, view, there)))
     ends = {
         number
@@ -214,12 +214,12 @@ def recollections_of(
     }
 
 
-SeenValues: TypeAlias = Callable[[View | None, list[Kept]], dict[int, tuple[str, Any]]]
+SeenValues: TypeAlias = Callable[[MemoryView | None, list[MemoryVersion]], dict[int, tuple[str, Any]]]
 """Returns the text and the value of rows that a view shows, by their numbers; it is None for the ends of branches."""
 
 
 def seen_recollections(
-    tx: Transaction, hits: Sequence[Hit], now: int, outlook: Outlook | None, values_of: SeenValues
+    tx: Transaction, hits: Sequence[Hit], now: int, outlook: SearchView | None, values_of: SeenValues
 ) -> dict[int, Recollection]:
     """Return what hits are to the user, by the numbers of their documents, without those that cannot be seen.
 
@@ -239,7 +239,7 @@ def seen_recollections(
 
 def reach_of(
     database: Database, namespace: Sequence[str] | None, config: Mapping[str, Any] | None, *, everything: bool = False
-) -> tuple[Walls, Outlook]:
+) -> tuple[Walls, SearchView]:
     """How far a search reaches, and from where it looks.
 
     A namespace that is named is searched with all below it. Otherwise a run reaches its own, and of that what its
@@ -256,7 +256,7 @@ def reach_of(
     """
     scopes = database.scopes
     given = config if config is not None else namespaces.running_config() if scopes.leads_here() else None
-    outside = Outlook(scopes=scopes, turn=running_turn(database, given))
+    outside = SearchView(scopes=scopes, turn=running_turn(database, given))
     if everything:
         if namespace is not None and namespaces.path_of(namespace):
             raise InvalidInput("Give a namespace or everything=True, not both.")
@@ -299,8 +299,12 @@ MORE = 4
 
 
 def found(
-    ground: MemorySession, kinds: Sequence[str], query: str, limit: int, wanted: Callable[[Kept], bool] = lambda _: True
-) -> list[tuple[Kept, Recollection]]:
+    ground: MemorySession,
+    kinds: Sequence[str],
+    query: str,
+    limit: int,
+    wanted: Callable[[MemoryVersion], bool] = lambda _: True,
+) -> list[tuple[MemoryVersion, Recollection]]:
     """Find what a memory shows; the caller makes it the step of a trace.
 
     Args:
@@ -317,7 +321,9 @@ def found(
         return []
     walls = ground.read(None, lambda tx, view: walls_around(tx, ground.point, view, kinds))
     ground.database.limits.check("query_chars", len(query), "The query")
-    search = Search(question(query, ground.now()), walls, limit, outlook=Outlook(ground.point, alone=True), name=None)
+    search = Search(
+        question(query, ground.now()), walls, limit, outlook=SearchView(ground.point, alone=True), name=None
+    )
     while True:
         given = search.find(ground.database)
         same = [[each.id, *(key for _, key in each.also)] for each in given]
@@ -331,7 +337,7 @@ def found(
         search = search._replace(limit=search.limit * MORE)
 
 
-def _named(tx: Transaction, view: View, kinds: Sequence[str], keys: Sequence[str]) -> dict[str, Kept]:
+def _named(tx: Transaction, view: MemoryView, kinds: Sequence[str], keys: Sequence[str]) -> dict[str, MemoryVersion]:
     return {key: kept for kind in kinds for key, kept in memory_rows.named(tx, view, kind, keys).items()}
 
 
@@ -345,11 +351,11 @@ def home_of(tx: Transaction, point: Standpoint) -> str:
     Raises:
         InvalidInput: Several namespaces have a thread of this id.
     """
-    thread = None if point.path or isinstance(point, BranchAt) else find(tx, point.at)
+    thread = None if point.path or isinstance(point, BranchPosition) else find(tx, point.at)
     return point.path if thread is None else thread.path
 
 
-def walls_around(tx: Transaction, point: Standpoint, view: View, kinds: Sequence[str]) -> Walls:
+def walls_around(tx: Transaction, point: Standpoint, view: MemoryView, kinds: Sequence[str]) -> Walls:
     """Return where that lies which is seen from a standpoint.
 
     Args:

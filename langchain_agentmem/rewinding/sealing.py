@@ -23,18 +23,18 @@ from langchain_agentmem.messages.message import SOURCES
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import view_of
 from langchain_agentmem.rewinding.graph_runs import (
-    Execution,
-    Finished,
+    FinishedTask,
+    GraphLoop,
     GraphRun,
     GraphTask,
     Groups,
-    Live,
-    Loop,
-    Runs,
+    LiveWrites,
+    RunRegistry,
     Spot,
+    TaskExecution,
     levels_around,
 )
-from langchain_agentmem.rewinding.memory_rows import FOREVER, Author, Place, View
+from langchain_agentmem.rewinding.memory_rows import FOREVER, Author, MemoryView, WriteTarget
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import CheckpointMessage, RecordedMessage, thread_listener
 from langchain_agentmem.storage.transaction import Row, Rows
@@ -50,7 +50,7 @@ STALE = 24 * 3_600 * 1_000_000
 _CONTROL = frozenset({"__error__", "__error_source_node__", "__interrupt__", "__resume__"})
 
 
-class Parent(NamedTuple):
+class ParentCheckpoint(NamedTuple):
     """What a put has to know of the checkpoint before it.
 
     Attributes:
@@ -101,7 +101,7 @@ class CheckpointPut:
     checkpoint: Mapping[str, Any]
     metadata: Mapping[str, Any]
     configurable: Mapping[str, Any]
-    before: Callable[[Transaction], Parent | None]
+    before: Callable[[Transaction], ParentCheckpoint | None]
     prefetched: Prefetched
     now: int
     said: Callable[..., Sequence[CheckpointMessage]] | None
@@ -128,7 +128,7 @@ class CheckpointPut:
             self.head_spot = None if row["branch_id"] is None else (row["branch_id"], row["position"])
 
 
-class _Base(NamedTuple):
+class _SubgraphBase(NamedTuple):
     """What a subgraph's branch stands on: the checkpoint around it, its place, and what was written beside that."""
 
     checkpoint: str
@@ -136,7 +136,7 @@ class _Base(NamedTuple):
     groups: Groups
 
 
-_UNORDERED = _Base("", None, {})
+_UNORDERED = _SubgraphBase("", None, {})
 """The base of a thread's own branch that begins with something older than what lies behind it."""
 
 
@@ -144,7 +144,7 @@ _UNORDERED = _Base("", None, {})
 
 
 def look(
-    tx: Transaction, runs: Runs, configurable: Mapping[str, Any], at: ThreadKey, thread: Thread, checkpoint: str
+    tx: Transaction, runs: RunRegistry, configurable: Mapping[str, Any], at: ThreadKey, thread: Thread, checkpoint: str
 ) -> Prefetched:
     """Ask for what a put has to know, and wait for nothing. Where it is a thread's own, that is held.
 
@@ -172,7 +172,7 @@ def look(
 
 
 def prepare(
-    tx: Transaction, runs: Runs, run: GraphRun, ns: str = "", beginnings: Mapping[str, Rows] | None = None
+    tx: Transaction, runs: RunRegistry, run: GraphRun, ns: str = "", beginnings: Mapping[str, Rows] | None = None
 ) -> None:
     """Read what a run does not know yet of the checkpoints that its loops began with.
 
@@ -191,7 +191,7 @@ def prepare(
             found = () if thread is None else query.beginning(tx, thread=thread.id, line=thread.line, **where)
         spot = next(((row["branch_id"], row["position"]) for row in found if row["branch_id"] is not None), None)
         earlier = tuple(
-            Finished(row["task"], row["caller"], tuple(json.loads(row["groups"])))
+            FinishedTask(row["task"], row["caller"], tuple(json.loads(row["groups"])))
             for row in found
             if row["task"] is not None and (loop.results is None or row["task"] in loop.results)
         )
@@ -206,8 +206,8 @@ def prepare(
 
 
 def view_of_task(
-    tx: Transaction, runs: Runs, configurable: Mapping[str, Any], at: ThreadKey
-) -> tuple[GraphRun, Execution, View]:
+    tx: Transaction, runs: RunRegistry, configurable: Mapping[str, Any], at: ThreadKey
+) -> tuple[GraphRun, TaskExecution, MemoryView]:
     """What a task sees: its line, what the steps before it wrote, and its callers, and itself; not its siblings.
 
     Returns:
@@ -225,11 +225,11 @@ def view_of_task(
         rows += query.line_from(tx, branch=spot[0], position=spot[1], own=0)
     line = dict.fromkeys((row["branch_id"], row["up_to"]) for row in rows)
     descends = len(sight.spots) == 1 and all(row["based"] is None for row in rows)
-    view = View(tuple(line), tuple(sorted(sight.groups.items())), time_of(levels[-1].checkpoint), descends)
+    view = MemoryView(tuple(line), tuple(sorted(sight.groups.items())), time_of(levels[-1].checkpoint), descends)
     return run, execution, view
 
 
-def group_for(tx: Transaction, runs: Runs, run: GraphRun, execution: Execution, now: int) -> int:
+def group_for(tx: Transaction, runs: RunRegistry, run: GraphRun, execution: TaskExecution, now: int) -> int:
     """Return the group that an execution of a task writes to.
 
     What former attempts of its own run wrote goes, and what runs left that have ended, or began a day ago. What another
@@ -273,7 +273,7 @@ def drop_group(tx: Transaction, group: int) -> None:
 # -- what the saver tells --------------------------------------------------------------------------------------------
 
 
-def carry(tx: Transaction, runs: Runs, run: GraphRun, loop: Loop, task: GraphTask) -> None:
+def carry(tx: Transaction, runs: RunRegistry, run: GraphRun, loop: GraphLoop, task: GraphTask) -> None:
     """Note what the task around a subgraph has written when that begins, up to which row, and what that keeps."""
     prepare(tx, runs, run)
     live = runs.around(run, loop, task)
@@ -295,7 +295,7 @@ def carry(tx: Transaction, runs: Runs, run: GraphRun, loop: Loop, task: GraphTas
 
 def finish(
     tx: Transaction,
-    runs: Runs,
+    runs: RunRegistry,
     configurable: Mapping[str, Any],
     at: ThreadKey,
     thread: Thread,
@@ -345,7 +345,7 @@ def is_result(channels: Iterable[str]) -> bool:
     return any(channel not in _CONTROL for channel in channels)
 
 
-def seal(tx: Transaction, runs: Runs, put: CheckpointPut) -> Callable[[], None]:
+def seal(tx: Transaction, runs: RunRegistry, put: CheckpointPut) -> Callable[[], None]:
     """Give a checkpoint its place, and what led to it a position; where the head of its thread moves, so do marks.
 
     Returns:
@@ -403,7 +403,7 @@ def author_of(tx: Transaction, thread: int) -> Author:
     return Author(made[0]["id"], row["scope"])
 
 
-def _sealed(tx: Transaction, runs: Runs, put: CheckpointPut) -> tuple[Spot | None, Callable[[], None]]:
+def _sealed(tx: Transaction, runs: RunRegistry, put: CheckpointPut) -> tuple[Spot | None, Callable[[], None]]:
     """`seal`, but for what the head's moving means. Gives the place too."""
     run = runs.of(put.configurable, put.at)
     source = put.metadata.get("source")
@@ -445,7 +445,7 @@ def _sealed(tx: Transaction, runs: Runs, put: CheckpointPut) -> tuple[Spot | Non
     return spot, remember
 
 
-def amend(tx: Transaction, thread: Thread, now: int) -> Place:
+def amend(tx: Transaction, thread: Thread, now: int) -> WriteTarget:
     """Have the newest checkpoint of a thread stand behind what is about to be written from outside.
 
     A run that is under way may not see it; its next checkpoint does.
@@ -472,7 +472,7 @@ def amend(tx: Transaction, thread: Thread, now: int) -> Place:
         query.extend_branch(tx, branch=spot[0], position=0, thread=thread.name)
     at = {"branch": spot[0], "position": spot[1] + 1}
     query.move_place(tx, line=thread.line, checkpoint=found[0]["name"], **at)
-    return Place(spot[0], spot[1] + 1, forked=True, author=author_of(tx, thread.id))
+    return WriteTarget(spot[0], spot[1] + 1, forked=True, author=author_of(tx, thread.id))
 
 
 def place_of(tx: Transaction, line: int, checkpoint: str) -> Spot | None:
@@ -520,7 +520,7 @@ def _seal_outside(tx: Transaction, put: CheckpointPut, name: str, *, copied: boo
     return _settle(tx, put, name, spot)
 
 
-def _go_on(tx: Transaction, runs: Runs, loop: Loop, put: CheckpointPut) -> None:
+def _go_on(tx: Transaction, runs: RunRegistry, loop: GraphLoop, put: CheckpointPut) -> None:
     """A run that went on where its base stopped seals what finished there before, though none of its tasks was seen."""
     if loop.base is None or loop.base in loop.steps:
         return
@@ -541,8 +541,13 @@ def _go_on(tx: Transaction, runs: Runs, loop: Loop, put: CheckpointPut) -> None:
 
 
 def _around(
-    tx: Transaction, runs: Runs | None, run: GraphRun | None, at: ThreadKey, inner: str, parents: Mapping[str, str]
-) -> _Base | None:
+    tx: Transaction,
+    runs: RunRegistry | None,
+    run: GraphRun | None,
+    at: ThreadKey,
+    inner: str,
+    parents: Mapping[str, str],
+) -> _SubgraphBase | None:
     """Return the base of a subgraph's branch; None for a thread's own.
 
     Args:
@@ -556,7 +561,7 @@ def _around(
     names = [level.ns for level in reversed(levels_around(inner, parents)) if level.ns != inner]
     if not inner or not names:
         return None
-    around = _Base(parents[names[0]], None, {})
+    around = _SubgraphBase(parents[names[0]], None, {})
     for ns in names:  # where nothing was put around it yet, it stands on what is around that
         known = None if runs is None or run is None else runs.base_of(run, ns, parents[ns])
         if known is not None:
@@ -573,7 +578,7 @@ def _around(
 
 
 def _stand(
-    tx: Transaction, put: CheckpointPut, spot: Spot | None, around: _Base | None, kept: Groups | None = None
+    tx: Transaction, put: CheckpointPut, spot: Spot | None, around: _SubgraphBase | None, kept: Groups | None = None
 ) -> Spot | None:
     """The place from which a checkpoint's memory goes on: for a subgraph, on a branch that stands where it stands.
 
@@ -592,9 +597,9 @@ def _stand(
     return _advance(tx, put, (_branch(tx, put, None, around), 0), kept, around)
 
 
-def _unheld(tx: Transaction, spot: Spot, around: _Base) -> Groups:
+def _unheld(tx: Transaction, spot: Spot, around: _SubgraphBase) -> Groups:
     """Return the groups that a subgraph's place shows and a base does not, but not those of unfinished callers."""
-    held = View((), (), 0) if around.spot is None else view_of(tx, *around.spot, 0)
+    held = MemoryView((), (), 0) if around.spot is None else view_of(tx, *around.spot, 0)
     shown = view_of(tx, *spot, 0)
     there = dict(held.line)
     line = json.dumps([level for level in shown.line if there.get(level[0], -1) < level[1]])
@@ -605,7 +610,7 @@ def _unheld(tx: Transaction, spot: Spot, around: _Base) -> Groups:
 
 
 def _advance(
-    tx: Transaction, put: CheckpointPut, spot: Spot | None, groups: Groups, around: _Base | None
+    tx: Transaction, put: CheckpointPut, spot: Spot | None, groups: Groups, around: _SubgraphBase | None
 ) -> Spot | None:
     """Seal groups behind a place, unless they lie on its line already.
 
@@ -725,7 +730,7 @@ def _begin(tx: Transaction, path: str, thread: str, parent: Spot | None, now: in
     return int(row["id"])
 
 
-def _branch(tx: Transaction, put: CheckpointPut, parent: Spot | None, around: _Base | None) -> int:
+def _branch(tx: Transaction, put: CheckpointPut, parent: Spot | None, around: _SubgraphBase | None) -> int:
     branch = _begin(tx, put.thread.path, put.at.name, parent, put.now)
     if around is not None:
         base, position = around.spot or (None, None)
@@ -744,13 +749,13 @@ def _settle(tx: Transaction, put: CheckpointPut, name: str, spot: Spot | None) -
     return spot
 
 
-def _base_of(tx: Transaction, branch: int) -> _Base:
+def _base_of(tx: Transaction, branch: int) -> _SubgraphBase:
     found = query.base_of(tx, branch=branch)
     if not found:
         return _UNORDERED
     row = found[0]
     spot = None if row["base_id"] is None else (row["base_id"], row["base_position"])
-    return _Base(row["checkpoint"], spot, dict(json.loads(row["groups"])))
+    return _SubgraphBase(row["checkpoint"], spot, dict(json.loads(row["groups"])))
 
 
 def _line(tx: Transaction, spot: Spot | None) -> list[Spot]:
@@ -759,7 +764,7 @@ def _line(tx: Transaction, spot: Spot | None) -> list[Spot]:
     return [(row["branch_id"], row["up_to"]) for row in found]
 
 
-def _all_groups(tx: Transaction, live: Live) -> Groups:
+def _all_groups(tx: Transaction, live: LiveWrites) -> Groups:
     """The groups that count, those that lie on the lines of subgraphs included."""
     groups = dict(live.groups)
     for spot in live.spots:

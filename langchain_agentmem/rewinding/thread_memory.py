@@ -17,9 +17,17 @@ from uuid import UUID
 from langchain_agentmem.base import namespaces
 from langchain_agentmem.errors import BranchMoved, InvalidInput, safe_repr
 from langchain_agentmem.rewinding import memory_rows, message_sources, sealing
-from langchain_agentmem.rewinding.branches import KIND, MAIN, BranchAt, Standpoint, branch_at, main_author, view_of
-from langchain_agentmem.rewinding.graph_runs import Runs, Spot, nested_graphs, runs_of, thread_of
-from langchain_agentmem.rewinding.memory_rows import FOREVER, Place, View
+from langchain_agentmem.rewinding.branches import (
+    KIND,
+    MAIN,
+    BranchPosition,
+    Standpoint,
+    branch_at,
+    main_author,
+    view_of,
+)
+from langchain_agentmem.rewinding.graph_runs import RunRegistry, Spot, nested_graphs, runs_of, thread_of
+from langchain_agentmem.rewinding.memory_rows import FOREVER, MemoryView, WriteTarget
 from langchain_agentmem.rewinding.sealing import STALE, drop_group
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database
@@ -32,7 +40,7 @@ WITHIN = "say whose with memory.within(...)"
 _TASK = "__pregel_task_id"
 
 
-class ThreadPoint(NamedTuple):
+class ThreadPosition(NamedTuple):
     """A thread at a checkpoint, or in a task.
 
     Attributes:
@@ -43,7 +51,7 @@ class ThreadPoint(NamedTuple):
         amends: Whether a person writes at its newest checkpoint, from outside. Default: only its tasks write.
     """
 
-    runs: Runs
+    runs: RunRegistry
     at: namespaces.ThreadKey
     configurable: Mapping[str, Any]
     alone: bool = False
@@ -69,7 +77,7 @@ class ThreadPoint(NamedTuple):
         """Whether it is a task, which can write."""
         return _TASK in self.configurable
 
-    def view(self, tx: Transaction, now: int) -> View:
+    def view(self, tx: Transaction, now: int) -> MemoryView:
         """What the task sees, or the checkpoint shows."""
         if _TASK in self.configurable:
             _, _, view = sealing.view_of_task(tx, self.runs, self.configurable, self.at)
@@ -78,7 +86,7 @@ class ThreadPoint(NamedTuple):
         thread = find(tx, self.at, ns)
         name = self.configurable.get("checkpoint_id")
         if thread is None or thread.line is None:
-            return self._in_scope(tx, View((), (), now))
+            return self._in_scope(tx, MemoryView((), (), now))
         path = thread.path  # the config may name the thread alone
         before = None
         if name is None:
@@ -88,10 +96,12 @@ class ThreadPoint(NamedTuple):
             found = query.seen_at(tx, line=thread.line, name=name)
             before = found[0]["stamp"] if found else None
         spot = sealing.place_of(tx, thread.line, name)
-        view = View((), (), now) if spot is None else view_of(tx, *spot, sealing.time_of(name) or now)
+        view = MemoryView((), (), now) if spot is None else view_of(tx, *spot, sealing.time_of(name) or now)
         return self._in_scope(tx, view, before, path)
 
-    def _in_scope(self, tx: Transaction, view: View, before: int | None = None, path: str | None = None) -> View:
+    def _in_scope(
+        self, tx: Transaction, view: MemoryView, before: int | None = None, path: str | None = None
+    ) -> MemoryView:
         """The same with what counts of others in its scope, now or up to a stamp."""
         path = self.at.path if path is None else path
         if self.alone or not self.runs.scopes.shared(path):
@@ -102,7 +112,7 @@ class ThreadPoint(NamedTuple):
         [row] = found
         return view._replace(scope=row["scope"], author=row["author"] or 0, before=before)
 
-    def open(self, tx: Transaction, now: int) -> tuple[View, Place]:
+    def open(self, tx: Transaction, now: int) -> tuple[MemoryView, WriteTarget]:
         """What the task sees, and the group that it writes to.
 
         Raises:
@@ -126,10 +136,10 @@ class ThreadPoint(NamedTuple):
         written = sealing.group_for(tx, self.runs, run, execution, now)
         if all(group != written for group, _ in view.groups):
             view = view._replace(groups=(*view.groups, (written, FOREVER)))
-        return self._in_scope(tx, view), Place(group=written)
+        return self._in_scope(tx, view), WriteTarget(group=written)
 
 
-def amending(database: Database, name: str, path: str) -> ThreadPoint:
+def amending(database: Database, name: str, path: str) -> ThreadPosition:
     """A thread at whose newest checkpoint a person writes.
 
     Args:
@@ -144,10 +154,10 @@ def amending(database: Database, name: str, path: str) -> ThreadPoint:
         raise InvalidInput(
             "The threads of a namespace share what they remember: leave out thread_id to change it for all."
         )
-    return ThreadPoint(runs_of(database), namespaces.ThreadKey(path, name), {}, amends=True)
+    return ThreadPosition(runs_of(database), namespaces.ThreadKey(path, name), {}, amends=True)
 
 
-def thread_point(database: Database, given: Any, *, alone: bool = False) -> ThreadPoint:
+def thread_point(database: Database, given: Any, *, alone: bool = False) -> ThreadPosition:
     """The thread that something means which LangGraph hands out.
 
     Args:
@@ -175,7 +185,7 @@ def thread_point(database: Database, given: Any, *, alone: bool = False) -> Thre
         with suppress(InvalidInput):  # the run is another graph's, which names nobody here
             if _TASK in task and database.scopes.leads_here() and thread_of(running, database.scopes) == at:
                 configurable = task
-    return ThreadPoint(runs_of(database), at, configurable, alone)
+    return ThreadPosition(runs_of(database), at, configurable, alone)
 
 
 def _config_of(given: Any) -> Any:
@@ -204,13 +214,13 @@ def standpoint_of(
     if isinstance(config, Mapping) and namespaces.configurable_of(config).get("thread_id") is None:
         path = namespaces.path_of(scopes.resolve(namespace, config))
         if scopes.shared(path):
-            return BranchAt(path, MAIN, scopes)
+            return BranchPosition(path, MAIN, scopes)
     thread = thread_point(database, given, alone=alone)
     path = thread.path
     if namespace is not None and namespaces.path_of(namespace):
         path = namespaces.path_of(scopes.resolve(namespace))
     if path != thread.path or (scopes.within is not None and not thread.follows):
-        return BranchAt(path, MAIN, scopes)
+        return BranchPosition(path, MAIN, scopes)
     return thread
 
 
@@ -243,7 +253,7 @@ def conversation_of_run(database: Database, config: Mapping[str, Any] | None, *,
 BATCH = 500
 
 
-class HeldBranches(NamedTuple):
+class DeletedLines(NamedTuple):
     """What a thread may leave behind: its branches with those before them, its groups, and its namespace's past."""
 
     branches: list[int]
@@ -368,7 +378,7 @@ def _fold(tx: Transaction, at: namespaces.ThreadKey, now: int) -> list[Spot]:
         query.unmark(tx, author=author.id, branch=0)
         return []
     view = view_of(tx, *spot, now)
-    branch, head = BranchAt(at.path, MAIN).locked(tx, now)
+    branch, head = BranchPosition(at.path, MAIN).locked(tx, now)
     main_author(tx, at.path)
     folded = query.fold(tx, **view.parameters(), teacher=author.id, branch=branch, position=head + 1)
     ended = query.supersede_folded(tx, branch=branch, position=head + 1, now=now)
@@ -481,16 +491,16 @@ def sweep(tx: Transaction, thread: int, now: int) -> None:
     _drop(tx, [row["id"] for row in stale])
 
 
-def _held(tx: Transaction, thread: int) -> HeldBranches:
+def _held(tx: Transaction, thread: int) -> DeletedLines:
     """What a thread has, before it is deleted or pruned."""
     own = query.branches_of_thread(tx, thread=thread)
     branches = query.branches_before(tx, ids=json.dumps([row["id"] for row in own]))
     groups = query.groups_of_thread(tx, thread=thread)  # of a copy, also groups of a thread that may be gone
     row = sealing.author_row(tx, thread)
-    return HeldBranches([each["id"] for each in branches], sorted(each["id"] for each in groups), row["scope"])
+    return DeletedLines([each["id"] for each in branches], sorted(each["id"] for each in groups), row["scope"])
 
 
-def _sweep_all(tx: Transaction, left: Sequence[HeldBranches]) -> None:
+def _sweep_all(tx: Transaction, left: Sequence[DeletedLines]) -> None:
     """Delete what nobody can see any more of what threads had, and the groups of those that are gone."""
     for each in left:
         _sweep(tx, each)
@@ -501,7 +511,7 @@ def _sweep_all(tx: Transaction, left: Sequence[HeldBranches]) -> None:
         _sweep_main(tx, scope)
 
 
-def _sweep(tx: Transaction, left: HeldBranches) -> None:
+def _sweep(tx: Transaction, left: DeletedLines) -> None:
     """Delete what nobody can see any more on some branches."""
     branches = left.branches
     while branches:

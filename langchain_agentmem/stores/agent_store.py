@@ -79,7 +79,7 @@ from langchain_agentmem.base.concurrency import (
 )
 from langchain_agentmem.base.namespaces import Namespace, ThreadLike, path_of, running_config
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver, safe_repr
-from langchain_agentmem.rewinding.thread_memory import ThreadPoint, thread_point
+from langchain_agentmem.rewinding.thread_memory import ThreadPosition, thread_point
 from langchain_agentmem.search import vectors
 from langchain_agentmem.search.analysis import question
 from langchain_agentmem.search.memory_search import near
@@ -541,5 +541,5 @@ class AgentMemoryThreadStore(ItemStore):
         point = self._point()
         return lambda: ThreadItems(point)
 
-    def _point(self) -> ThreadPoint:
+    def _point(self) -> ThreadPosition:
         return thread_point(self.database, self._given)

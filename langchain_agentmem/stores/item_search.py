@@ -34,9 +34,9 @@ from langchain_agentmem.base.encoding import as_json, under, write_plain
 from langchain_agentmem.base.namespaces import Namespace, namespace_of, range_of
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_rows import Kept, View, extra_of, version_of, words_of
-from langchain_agentmem.rewinding.outlook import Outlook, recollections_of, seen_recollections, walls_around
-from langchain_agentmem.rewinding.thread_memory import ThreadPoint
+from langchain_agentmem.rewinding.memory_rows import MemoryVersion, MemoryView, extra_of, version_of, words_of
+from langchain_agentmem.rewinding.outlook import SearchView, recollections_of, seen_recollections, walls_around
+from langchain_agentmem.rewinding.thread_memory import ThreadPosition
 from langchain_agentmem.search import memory_search as retrieval
 from langchain_agentmem.search.analysis import question
 from langchain_agentmem.search.memory_search import Hit, Recollection, Walls
@@ -376,9 +376,9 @@ class ThreadItems:
         point: The thread.
     """
 
-    def __init__(self, point: ThreadPoint) -> None:
+    def __init__(self, point: ThreadPosition) -> None:
         self._point = point
-        self._seen: View | None = None
+        self._seen: MemoryView | None = None
 
     def get(self, tx: Transaction, places: Iterable[ItemPlace], *, now: int) -> dict[ItemPlace, StoredItem]:
         """The items at some places, but for those that are not there or have expired."""
@@ -419,7 +419,9 @@ class ThreadItems:
         for name, kept in there.items():
             until, end = end_of(kept.extra["ttl"], now) if "ttl" in kept.extra else 0, ends.get(kept.number)
             if end is not None and (until - end) * WORTHWHILE > kept.extra["ttl"] * MINUTE:
-                drafts.append(memory_rows.RowDraft(READ_KIND, name, b"", now, extra={"of": kept.number, "ends": until}))
+                drafts.append(
+                    memory_rows.VersionDraft(READ_KIND, name, b"", now, extra={"of": kept.number, "ends": until})
+                )
         if drafts:
             _, place = self._point.open(tx, now)
             self._write(tx, place, drafts, now)
@@ -443,13 +445,13 @@ class ThreadItems:
         there = memory_rows.named(tx, view, THREAD_ITEM, names)
         begun = {kept.key: kept.created_at for kept in alive(tx, view, list(there.values()))}
         reads = memory_rows.named(tx, view, READ_KIND, names)
-        drafts = [memory_rows.RowDraft(READ_KIND, name, None, now) for name in reads]
+        drafts = [memory_rows.VersionDraft(READ_KIND, name, None, now) for name in reads]
         for name, at in names.items():
             draft = changes[at]
             if draft is not None:
                 drafts.append(_draft(name, at, draft, begun.get(name, now), now))
             elif name in there:
-                drafts.append(memory_rows.RowDraft(THREAD_ITEM, name, None, now))
+                drafts.append(memory_rows.VersionDraft(THREAD_ITEM, name, None, now))
         self._write(tx, place, drafts, now)
 
     def walls(self, look: Look) -> Walls:
@@ -459,12 +461,12 @@ class ThreadItems:
 
     # -- the parts of the above ----------------------------------------------------------------------------------------
 
-    def _view(self, tx: Transaction, now: int) -> View:
+    def _view(self, tx: Transaction, now: int) -> MemoryView:
         if self._seen is None:
             self._seen = self._point.view(tx, now)
         return self._seen
 
-    def _within(self, tx: Transaction, low: str, high: str, now: int) -> list[Kept]:
+    def _within(self, tx: Transaction, low: str, high: str, now: int) -> list[MemoryVersion]:
         """The items in a range of namespaces."""
         view = self._view(tx, now)
         every = memory_rows.current(tx, view, THREAD_ITEM)
@@ -483,7 +485,7 @@ class ThreadItems:
         return best_items(tx, look, walls, now, items_of)
 
     @staticmethod
-    def _shown(tx: Transaction, view: View, owners: Sequence[int]) -> list[Kept]:
+    def _shown(tx: Transaction, view: MemoryView, owners: Sequence[int]) -> list[MemoryVersion]:
         """Those of some rows that a view shows, in their order."""
         seen = memory_rows.shown(tx, view, owners)
         found = query.remembered(tx, ids=json.dumps([owner for owner in owners if owner in seen]))
@@ -491,13 +493,13 @@ class ThreadItems:
         return [living[owner] for owner in owners if owner in living]
 
     def _write(
-        self, tx: Transaction, place: memory_rows.Place, drafts: Sequence[memory_rows.RowDraft], now: int
+        self, tx: Transaction, place: memory_rows.WriteTarget, drafts: Sequence[memory_rows.VersionDraft], now: int
     ) -> None:
         series = Series(self._point.path, THREAD_ITEM, self._point.name)
         memory_rows.write(tx, place, drafts, series=series, now=now)
 
 
-def alive(tx: Transaction, view: View, items: Sequence[Kept]) -> list[Kept]:
+def alive(tx: Transaction, view: MemoryView, items: Sequence[MemoryVersion]) -> list[MemoryVersion]:
     """Those of some items that have not expired, by the time of the view that shows them.
 
     Args:
@@ -509,7 +511,7 @@ def alive(tx: Transaction, view: View, items: Sequence[Kept]) -> list[Kept]:
     return [kept for kept in items if (end := ends.get(kept.number)) is None or end > view.at]
 
 
-def _ends(tx: Transaction, view: View, items: Sequence[Kept]) -> dict[int, int]:
+def _ends(tx: Transaction, view: MemoryView, items: Sequence[MemoryVersion]) -> dict[int, int]:
     """When items end, by their numbers; those that do not end are not there."""
     ends = {kept.number: int(kept.extra["ends"]) for kept in items if "ends" in kept.extra}
     if ends:
@@ -524,24 +526,24 @@ def name_of(at: ItemPlace) -> str:
     return name if len(name) <= LONGEST_NAME else blake2b(name.encode(), digest_size=32).hexdigest()
 
 
-def place_of(kept: Kept) -> ItemPlace:
+def place_of(kept: MemoryVersion) -> ItemPlace:
     """Where an item is."""
     return ItemPlace(kept.label or "", kept.extra["key"])
 
 
-def _draft(name: str, at: ItemPlace, draft: ItemDraft, begun: int, now: int) -> memory_rows.RowDraft:
+def _draft(name: str, at: ItemPlace, draft: ItemDraft, begun: int, now: int) -> memory_rows.VersionDraft:
     extra: dict[str, Any] = {"key": at.key, "words": draft.text}
     if draft.named is not None:
         extra["named"] = draft.named
     if draft.ttl is not None:
         extra |= {"ttl": draft.ttl, "ends": end_of(draft.ttl, now)}
-    return memory_rows.RowDraft(
+    return memory_rows.VersionDraft(
         THREAD_ITEM, name, draft.value, begun, label=at.path, extra=extra, findable=bool(draft.text),
         source=draft.source, actor=draft.actor,
     )  # fmt: skip
 
 
-def _stored(kept: Kept) -> StoredItem:
+def _stored(kept: MemoryVersion) -> StoredItem:
     return StoredItem(kept.number, place_of(kept), kept.body, kept.created_at, kept.written_at, kept.extra.get("ttl"))
 
 
@@ -587,7 +589,7 @@ def rewound_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str
 
 
 def rewound_recollections(
-    tx: Transaction, hits: Sequence[Hit], now: int, outlook: Outlook | None
+    tx: Transaction, hits: Sequence[Hit], now: int, outlook: SearchView | None
 ) -> Mapping[int, Recollection]:
     """What hits are to the user, by the numbers of their documents; what cannot be seen is left out.
 
@@ -599,7 +601,7 @@ def rewound_recollections(
     """
     ids: dict[int, str] = {}
 
-    def values_of(view: View | None, kept: list[Kept]) -> dict[int, tuple[str, Any]]:
+    def values_of(view: MemoryView | None, kept: list[MemoryVersion]) -> dict[int, tuple[str, Any]]:
         living = [] if view is None else alive(tx, view, kept)
         ids.update({each.number: place_of(each).key for each in living})
         return {each.number: (words_of(each.body, each.extra), read(each.body, *place_of(each))) for each in living}

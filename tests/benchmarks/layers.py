@@ -29,8 +29,8 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.branches import BranchAt
-from langchain_agentmem.rewinding.memory_rows import RowDraft
+from langchain_agentmem.rewinding.branches import BranchPosition
+from langchain_agentmem.rewinding.memory_rows import VersionDraft
 from langchain_agentmem.search.search_index import Series
 from langchain_agentmem.storage import Transaction
 
@@ -53,11 +53,11 @@ def measured(name: str, small: Callable[[], object], large: Callable[[], object]
 
 def filled(memory: AgentMemory, name: str, count: int) -> LayeredMemory:
     """A branch with so many events. They are not indexed; a fork does not look at the index."""
-    database, point = memory.database, BranchAt("", name)
+    database, point = memory.database, BranchPosition("", name)
 
     def written(tx: Transaction, many: int) -> None:
         _, place = point.open(tx, database.now())
-        drafts = [RowDraft("event", database.new_id(), b"it happened", 0, label="note") for _ in range(many)]
+        drafts = [VersionDraft("event", database.new_id(), b"it happened", 0, label="note") for _ in range(many)]
         memory_rows.write(tx, place, drafts, series=Series("", "event", name), now=database.now())
 
     for begin in range(0, count, BATCH):

@@ -24,8 +24,8 @@ from places import compared, given_options, medians
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.branches import BranchAt
-from langchain_agentmem.rewinding.memory_rows import RowDraft
+from langchain_agentmem.rewinding.branches import BranchPosition
+from langchain_agentmem.rewinding.memory_rows import VersionDraft
 from langchain_agentmem.search.search_index import Series
 from langchain_agentmem.storage import Transaction
 
@@ -77,10 +77,10 @@ def others(memory: AgentMemory, count: int) -> None:
 
     def written(tx: Transaction, first: int, many: int) -> None:
         for number in range(first, first + many):
-            point = BranchAt(f"users\x1fother {number}\x1f", "main", database.scopes)
+            point = BranchPosition(f"users\x1fother {number}\x1f", "main", database.scopes)
             _, place = point.open(tx, database.now())
-            drafts = [RowDraft("core", key, b"there", 0) for key in ("city", "name", "pet")]
-            drafts += [RowDraft("event", database.new_id(), b"it happened", 0, label="note") for _ in range(2)]
+            drafts = [VersionDraft("core", key, b"there", 0) for key in ("city", "name", "pet")]
+            drafts += [VersionDraft("event", database.new_id(), b"it happened", 0, label="note") for _ in range(2)]
             series = Series(point.path, "event", "main")
             memory_rows.write(tx, place, drafts, series=series, now=database.now())
 

@@ -11,7 +11,7 @@ from langchain_agentmem.base.events import CompressionFellShort
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.memory_layers import AUTOMATIC, CONSOLIDATED, digest, said_by
-from langchain_agentmem.rewinding.memory_rows import Kept
+from langchain_agentmem.rewinding.memory_rows import MemoryVersion
 from langchain_agentmem.storage import background
 from tests.layers.made import contents
 from tests.support.models import ScriptedModel
@@ -152,7 +152,7 @@ class TestWithAModel:
 
 def kept(text):
     body = text.encode("utf-8", "surrogatepass")
-    return Kept(1, 1, "event", "id", "k", None, None, 0, 0, None, None, None, body, {})
+    return MemoryVersion(1, 1, "event", "id", "k", None, None, 0, 0, None, None, None, body, {})
 
 
 @given(events=st.lists(st.text().map(kept), min_size=1, max_size=30), limit=st.integers(0, 400))
