@@ -25,7 +25,7 @@ from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.message import encode_body
 from langchain_agentmem.rewinding.outlook import recollections_of
 from langchain_agentmem.search import search_index
-from langchain_agentmem.search.memory_search import Hit, Recollection
+from langchain_agentmem.search.memory_search import Recollection, SearchHit
 from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.part import Erasure, Found, Part
 from langchain_agentmem.storage.queries import Query
@@ -357,9 +357,9 @@ def taken_out(tx: Transaction, found: Sequence[Row]) -> None:
         query.audit_set_document.many(tx, [{"sequence": row["sequence"], "document": None} for row in there])
 
 
-def series_of(row: Row) -> search_index.Series:
+def series_of(row: Row) -> search_index.DocumentSeries:
     """Where an entry stands in the search index: with those of its conversation, or of its thread."""
-    return search_index.Series(row["path"], KIND, row["conversation"] or row["thread"] or "")
+    return search_index.DocumentSeries(row["path"], KIND, row["conversation"] or row["thread"] or "")
 
 
 # -- the parts of the above ----------------------------------------------------------------------------------------
@@ -405,7 +405,7 @@ def _enter(tx: Transaction, found: Sequence[Row]) -> None:
     """Put those entries into the search that are not in it."""
     missing = [row for row in found if row["document_id"] is None]
     said = audit_rows.texts(missing)
-    series: dict[search_index.Series, list[Row]] = {}
+    series: dict[search_index.DocumentSeries, list[Row]] = {}
     for row in missing:
         series.setdefault(series_of(row), []).append(row)
     documents: list[dict[str, int]] = []
@@ -455,7 +455,7 @@ def erase(tx: Transaction, low: str, high: str, name: str | None = None) -> int:
     look, where = (query.audit_in_range, {}) if name is None else (query.audit_of_name, {"name": name})
     erased = 0
     shelves: set[tuple[str, bytes, int]] = set()
-    series: set[search_index.Series] = set()
+    series: set[search_index.DocumentSeries] = set()
     while found := look(tx, low=low, high=high, **where, limit=PAGE):
         taken_out(tx, found)
         query.audit_erase.many(tx, [{"sequence": row["sequence"]} for row in found])
@@ -487,7 +487,7 @@ def texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
     return {number: (text,) for number, text in said.items()}
 
 
-def recollections(tx: Transaction, hits: Sequence[Hit], now: int, outlook: object) -> Mapping[int, Recollection]:
+def recollections(tx: Transaction, hits: Sequence[SearchHit], now: int, outlook: object) -> Mapping[int, Recollection]:
     """What hits are to the user, by the numbers of their documents.
 
     Args:

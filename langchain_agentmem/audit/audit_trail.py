@@ -66,7 +66,7 @@ from langchain_agentmem.base.namespaces import id_of, path_of, range_of
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.rewinding.thread_memory import conversation_of_run
 from langchain_agentmem.search.analysis import question
-from langchain_agentmem.search.memory_search import Recollection, Search, Walls
+from langchain_agentmem.search.memory_search import Recollection, Search, SearchFilter
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
 from langchain_agentmem.tracing import Thunk, given_only, outcome, summary
@@ -300,7 +300,7 @@ class AuditTrail:
             conversation_id: Only in this conversation. Default: in all.
         """
         conversations = None if conversation_id is None else (id_of(conversation_id, "conversation"),)
-        walls = Walls(*self._here(), kinds=(audit_store.KIND,), conversations=conversations)
+        walls = SearchFilter(*self._here(), kinds=(audit_store.KIND,), conversations=conversations)
         check_whole("limit", limit)
         text = entry_text(query, "A query")
         self._database.limits.check("query_chars", len(text), "The query")

@@ -34,7 +34,7 @@ from langchain_agentmem.base.namespaces import CONFIG_KEY, named, namespace_name
 from langchain_agentmem.base.safe_repr import counted, one_line, printable
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, NothingStored, safe_repr
 from langchain_agentmem.search import search_index
-from langchain_agentmem.search.memory_search import MemoryKind, Recollection, Why
+from langchain_agentmem.search.memory_search import Explanation, MemoryKind, Recollection
 from langchain_agentmem.storage import is_postgres, name_of
 from langchain_agentmem.storage.engine import SCHEMA
 from langchain_agentmem.storage.part import all_parts
@@ -210,7 +210,7 @@ def hit(found: Recollection) -> dict[str, Any]:
     }
 
 
-def reasons(why: Why) -> str:
+def reasons(why: Explanation) -> str:
     """Why something was found, what counted most first: "the word heron +1.20; nearby grey +0.80; also date +0.30"."""
     terms, nearby, signals = (
         [f"{name} {value:+.2f}" for name, value in sorted(each.items(), key=lambda part: -abs(part[1]))]

@@ -47,7 +47,7 @@ from langchain_agentmem.messages.message import RECALLING, Message, decode_body
 from langchain_agentmem.messages.message_marks import plain
 from langchain_agentmem.rewinding.outlook import SearchView, running_turn
 from langchain_agentmem.search.analysis import question
-from langchain_agentmem.search.memory_search import Recollection, Search, Walls
+from langchain_agentmem.search.memory_search import Recollection, Search, SearchFilter
 from langchain_agentmem.search.ranking import Weights
 from langchain_agentmem.search.timeline import Order, best
 from langchain_agentmem.storage import Transaction, query
@@ -266,7 +266,7 @@ class _ConversationReader:
         ) as step:
             # This namespace and none below it: a conversation of the same id there is somebody else's.
             kinds = message_log.MESSAGE, message_log.NESTED_MESSAGE
-            walls = Walls(at.path, at.path + "\x01", kinds=kinds, conversations=(at.name,))
+            walls = SearchFilter(at.path, at.path + "\x01", kinds=kinds, conversations=(at.name,))
             asked = question(query, self._database.now())
             # Some of what is found is left out, so more is looked for.
             turn = running_turn(self._database, running_config())

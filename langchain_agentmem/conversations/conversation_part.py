@@ -26,7 +26,7 @@ from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageE
 from langchain_agentmem.messages.message import SOURCES, Message, body_text, decode_body, found_by, plain
 from langchain_agentmem.messages.role_rounds import Attachment, Round
 from langchain_agentmem.rewinding.outlook import EVERYWHERE, SearchView, row_texts, said_from, sighted
-from langchain_agentmem.search.memory_search import Hit, Recollection
+from langchain_agentmem.search.memory_search import Recollection, SearchHit
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import Erasure, Found, Part
 from langchain_agentmem.storage.transaction import Row
@@ -44,7 +44,7 @@ def texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
 
 
 def recollections(
-    tx: Transaction, hits: Sequence[Hit], now: int, outlook: SearchView | None
+    tx: Transaction, hits: Sequence[SearchHit], now: int, outlook: SearchView | None
 ) -> Mapping[int, Recollection]:
     """What hits are to the user, by the numbers of their documents.
 
@@ -65,7 +65,7 @@ def recollections(
 
 
 def rewound_recollections(
-    tx: Transaction, hits: Sequence[Hit], now: int, outlook: SearchView | None
+    tx: Transaction, hits: Sequence[SearchHit], now: int, outlook: SearchView | None
 ) -> Mapping[int, Recollection]:
     """What hits are to the user, by the numbers of their documents; what cannot be seen is left out.
 
@@ -80,7 +80,7 @@ def rewound_recollections(
     return {hit.document: _recollection(hit, dict(there[hit.owner]), "name") for hit in hits if hit.owner in seen}
 
 
-def _recollection(hit: Hit, row: Mapping[str, Any], conversation: str) -> Recollection:
+def _recollection(hit: SearchHit, row: Mapping[str, Any], conversation: str) -> Recollection:
     body = bytes(row["body"])
     if row["kind"] in {message_log.ROUND, "thread_round"}:
         query = encoding.decode(body)["user_query"]

@@ -593,9 +593,9 @@ def _write(
     return int(here["id"])
 
 
-def series_of(at: ThreadKey) -> search_index.Series:
+def series_of(at: ThreadKey) -> search_index.DocumentSeries:
     """Return the series of the messages of a conversation in the index."""
-    return search_index.Series(at.path, NESTED_MESSAGE if is_nested(at.name) else MESSAGE, at.name)
+    return search_index.DocumentSeries(at.path, NESTED_MESSAGE if is_nested(at.name) else MESSAGE, at.name)
 
 
 def _document(entry: LogEntry) -> search_index.IndexedDocument:

@@ -67,7 +67,7 @@ from langchain_agentmem.messages.role_rounds import (
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import MemoryVersion, MemoryView, VersionDraft, WriteTarget
 from langchain_agentmem.rewinding.thread_memory import ThreadPosition, thread_point
-from langchain_agentmem.search.search_index import Series
+from langchain_agentmem.search.search_index import DocumentSeries
 from langchain_agentmem.storage import Transaction, queries
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
 
@@ -173,7 +173,7 @@ class ThreadLog:
         return self._point.view(tx, self._database.now())
 
     def _write(self, tx: Transaction, place: WriteTarget, drafts: Sequence[VersionDraft], now: int) -> None:
-        series = Series(self._point.path, POST_KIND, self._point.name)
+        series = DocumentSeries(self._point.path, POST_KIND, self._point.name)
         memory_rows.write(tx, place, drafts, series=series, now=now)
 
 

@@ -45,7 +45,7 @@ from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 from langchain_agentmem.messages.message import MessageLike
 from langchain_agentmem.rewinding.memory_rows import SAID
 from langchain_agentmem.rewinding.message_sources import SET, UNDO
-from langchain_agentmem.search.memory_search import Why
+from langchain_agentmem.search.memory_search import Explanation
 
 LONGEST = 2_000
 """Most characters of a subject, predicate or object."""
@@ -186,7 +186,7 @@ class Fact:
     ended_by: str | None = None
     raw: bool = False
     score: float | None = None
-    why: Why | None = field(default=None, repr=False)
+    why: Explanation | None = field(default=None, repr=False)
 
     @property
     def sources(self) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from langchain_agentmem.rewinding import branches, memory_rows
 from langchain_agentmem.rewinding.memory_rows import FACT, SAID, TEXT, VersionDraft
 from langchain_agentmem.rewinding.message_sources import SET
 from langchain_agentmem.rewinding.outlook import SearchView, recollections_of, row_texts, sighted
-from langchain_agentmem.search.memory_search import Hit, Recollection
+from langchain_agentmem.search.memory_search import Recollection, SearchHit
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import Found, Part
 from langchain_agentmem.storage.transaction import Row
@@ -35,7 +35,7 @@ FOUND_AS = "fact"
 
 
 def recollections(
-    tx: Transaction, hits: Sequence[Hit], now: int, outlook: SearchView | None
+    tx: Transaction, hits: Sequence[SearchHit], now: int, outlook: SearchView | None
 ) -> Mapping[int, Recollection]:
     """What hits are to the user, by the numbers of their documents; what cannot be seen is left out.
 

@@ -53,7 +53,14 @@ from langchain_agentmem.rewinding.outlook import MORE, SearchView, reach_of
 from langchain_agentmem.rewinding.thread_memory import standpoint_of
 from langchain_agentmem.search import memory_search
 from langchain_agentmem.search.analysis import question
-from langchain_agentmem.search.memory_search import MemoryKind, Recollection, Walls, group_by_text, origin_of, trusts
+from langchain_agentmem.search.memory_search import (
+    MemoryKind,
+    Recollection,
+    SearchFilter,
+    group_by_text,
+    origin_of,
+    trusts,
+)
 from langchain_agentmem.search.timeline import Order, order_for
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
@@ -331,7 +338,7 @@ class MemoryInjection(MemoryRunnable):
                     there[hit.kind, hit.id] = _hit(hit)
         return there
 
-    def _reach(self, request: InjectionRequest) -> tuple[Walls, SearchView]:
+    def _reach(self, request: InjectionRequest) -> tuple[SearchFilter, SearchView]:
         """How far a search reaches: the namespace of a layered memory that was given is named."""
         run = None if isinstance(self.branch_or_config, LayeredMemory) else request.config
         return reach_of(self._database, self._named, run)

@@ -24,7 +24,7 @@ from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import MemorySession, PendingWrite
 from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RECORD, MemoryVersion, MemoryView
 from langchain_agentmem.rewinding.outlook import found, row_texts, seen_recollections
-from langchain_agentmem.search.memory_search import Why
+from langchain_agentmem.search.memory_search import Explanation
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import Outputs
 from langchain_agentmem.storage.part import Found, Part
@@ -153,7 +153,7 @@ class Event(WrittenEntry):
     content: str
     created_at: datetime
     score: float | None = None
-    why: Why | None = None
+    why: Explanation | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -180,7 +180,7 @@ class Record(WrittenEntry):
     created_at: datetime
     updated_at: datetime
     score: float | None = None
-    why: Why | None = None
+    why: Explanation | None = None
     details: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), repr=False)
 
 

@@ -37,7 +37,7 @@ from langchain_agentmem.language_models.tokens import ARCHIVAL, CORE, CUT, RECAL
 from langchain_agentmem.layers.layer import CoreEntry, Event, Record
 from langchain_agentmem.layers.memory_layers import PROTECTED_KEYS
 from langchain_agentmem.layers.resource_memory import use_of
-from langchain_agentmem.search.memory_search import Why, origin_of
+from langchain_agentmem.search.memory_search import Explanation, origin_of
 
 HEADINGS: Mapping[str, str] = {CORE: "## Core Memory", RECALL: "## Recent Events", ARCHIVAL: "## Retrieved Context"}
 NEWEST = 5
@@ -77,7 +77,7 @@ class PromptPassage(NamedTuple):
     tags: tuple[str, ...] = ()
     kind: str = "record"
     score: float | None = None
-    why: Why | None = None
+    why: Explanation | None = None
     place: int = 0
     row: tuple[str, int] | None = None
 

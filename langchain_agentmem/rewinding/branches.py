@@ -34,7 +34,7 @@ from langchain_agentmem.rewinding.memory_rows import (
     VersionDraft,
     WriteTarget,
 )
-from langchain_agentmem.search.search_index import Series
+from langchain_agentmem.search.search_index import DocumentSeries
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database, Outputs
 from langchain_agentmem.tracing import RunType, Step, given_only
@@ -355,7 +355,7 @@ def changed(
         drafts = [*(VersionDraft(row["kind"], row["key"], None, now) for row in expired), *drafts]
     if drafts:
         name = family(tx, point, view)
-        memory_rows.write(tx, place, drafts, series=Series(point.path, drafts[0].kind, name), now=now)
+        memory_rows.write(tx, place, drafts, series=DocumentSeries(point.path, drafts[0].kind, name), now=now)
     return value
 
 

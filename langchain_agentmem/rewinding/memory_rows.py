@@ -22,7 +22,7 @@ from langchain_agentmem.base.namespaces import thread_around
 from langchain_agentmem.base.origins import rank_of
 from langchain_agentmem.errors import DatabaseUnreadable, safe_repr
 from langchain_agentmem.search import search_index
-from langchain_agentmem.search.search_index import IndexedDocument, Series
+from langchain_agentmem.search.search_index import DocumentSeries, IndexedDocument
 from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.transaction import Row
 
@@ -319,7 +319,7 @@ def shown(tx: Transaction, view: MemoryView, numbers: Iterable[int]) -> set[int]
 
 
 def write(
-    tx: Transaction, place: WriteTarget, drafts: Sequence[VersionDraft], *, series: Series, now: int
+    tx: Transaction, place: WriteTarget, drafts: Sequence[VersionDraft], *, series: DocumentSeries, now: int
 ) -> list[int]:
     """Write versions, which follow those that their branch has of the same keys.
 
@@ -486,10 +486,10 @@ def _words_left(row: Row) -> str:
 
 
 def _places(
-    tx: Transaction, series: Series, drafts: Sequence[VersionDraft]
-) -> dict[tuple[str, str], tuple[search_index.Placed, int]]:
+    tx: Transaction, series: DocumentSeries, drafts: Sequence[VersionDraft]
+) -> dict[tuple[str, str], tuple[search_index.PlacedDocuments, int]]:
     """Places in the search for what can be found, by kind and key."""
-    placed: dict[tuple[str, str], tuple[search_index.Placed, int]] = {}
+    placed: dict[tuple[str, str], tuple[search_index.PlacedDocuments, int]] = {}
     for kind in sorted({draft.kind for draft in drafts}):
         mine = [draft for draft in drafts if draft.kind == kind]
         documents = []

@@ -28,7 +28,7 @@ from langchain_agentmem.rewinding.branches import BranchPosition, MemorySession,
 from langchain_agentmem.rewinding.memory_rows import MemoryVersion, MemoryView
 from langchain_agentmem.rewinding.thread_memory import ThreadPosition, conversation_of_run, thread_point
 from langchain_agentmem.search.analysis import question
-from langchain_agentmem.search.memory_search import Hit, Recollection, Search, Walls
+from langchain_agentmem.search.memory_search import Recollection, Search, SearchFilter, SearchHit
 from langchain_agentmem.search.ranking import Weights
 from langchain_agentmem.search.timeline import Order
 from langchain_agentmem.storage import Transaction, query
@@ -76,7 +76,7 @@ class SearchView(NamedTuple):
     turn: CurrentTurn | None = None
     context: frozenset[str] | None = None
 
-    def within(self, tx: Transaction, walls: Walls, now: int) -> Walls:
+    def within(self, tx: Transaction, walls: SearchFilter, now: int) -> SearchFilter:
         """The same walls, for a thread of no scope those of its own line; what the model is shown anyway is ignored.
 
         Args:
@@ -135,7 +135,7 @@ def row_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ..
 
 
 def sighted(
-    tx: Transaction, hits: Sequence[Hit], now: int, outlook: SearchView | None
+    tx: Transaction, hits: Sequence[SearchHit], now: int, outlook: SearchView | None
 ) -> tuple[dict[int, Row], list[tuple[MemoryView | None, set[int]]]]:
     """The rows that a search found, and which of them are seen from where.
 
@@ -183,7 +183,7 @@ def sighted(
 
 
 def recollections_of(
-    hits: Sequence[Hit], there: Mapping[int, Row], values: Mapping[int, tuple[str, Any]], kind: str | None = None
+    hits: Sequence[SearchHit], there: Mapping[int, Row], values: Mapping[int, tuple[str, Any]], kind: str | None = None
 ) -> dict[int, Recollection]:
     """What hits are to the user, by the numbers of their documents.
 
@@ -219,7 +219,7 @@ SeenValues: TypeAlias = Callable[[MemoryView | None, list[MemoryVersion]], dict[
 
 
 def seen_recollections(
-    tx: Transaction, hits: Sequence[Hit], now: int, outlook: SearchView | None, values_of: SeenValues
+    tx: Transaction, hits: Sequence[SearchHit], now: int, outlook: SearchView | None, values_of: SeenValues
 ) -> dict[int, Recollection]:
     """Return what hits are to the user, by the numbers of their documents, without those that cannot be seen.
 
@@ -239,7 +239,7 @@ def seen_recollections(
 
 def reach_of(
     database: Database, namespace: Sequence[str] | None, config: Mapping[str, Any] | None, *, everything: bool = False
-) -> tuple[Walls, SearchView]:
+) -> tuple[SearchFilter, SearchView]:
     """How far a search reaches, and from where it looks.
 
     A namespace that is named is searched with all below it. Otherwise a run reaches its own, and of that what its
@@ -260,11 +260,11 @@ def reach_of(
     if everything:
         if namespace is not None and namespaces.path_of(namespace):
             raise InvalidInput("Give a namespace or everything=True, not both.")
-        return Walls(*namespaces.range_of(scopes.within or ())), outside
+        return SearchFilter(*namespaces.range_of(scopes.within or ())), outside
     path = namespaces.path_of(scopes.resolve(namespace, config))
     alone = namespaces.configurable_of(given).get("thread_id") is None
     named = bool(namespace) or (alone and scopes.within is not None)
-    walls = Walls(*(namespaces.range_of(namespaces.namespace_of(path)) if named else (path, path + "\x1f")))
+    walls = SearchFilter(*(namespaces.range_of(namespaces.namespace_of(path)) if named else (path, path + "\x1f")))
     if alone:
         return walls, outside
     try:
@@ -355,7 +355,7 @@ def home_of(tx: Transaction, point: Standpoint) -> str:
     return point.path if thread is None else thread.path
 
 
-def walls_around(tx: Transaction, point: Standpoint, view: MemoryView, kinds: Sequence[str]) -> Walls:
+def walls_around(tx: Transaction, point: Standpoint, view: MemoryView, kinds: Sequence[str]) -> SearchFilter:
     """Return where that lies which is seen from a standpoint.
 
     Args:
@@ -365,7 +365,7 @@ def walls_around(tx: Transaction, point: Standpoint, view: MemoryView, kinds: Se
         kinds: What is looked for.
     """
     path = home_of(tx, point)
-    return Walls(path, path + "\x1f", kinds=tuple(kinds), conversations=families(tx, point, view))
+    return SearchFilter(path, path + "\x1f", kinds=tuple(kinds), conversations=families(tx, point, view))
 
 
 MOST_HITS = 10_000

@@ -238,7 +238,7 @@ def _carries_meaning(mark: str, name: str) -> bool:
 _FOLDING = _FoldingTable(enumerate(_LETTERS_AND_DIGITS[:128].decode()))
 
 
-class Analysed(NamedTuple):
+class AnalyzedText(NamedTuple):
     """A text as it is indexed.
 
     Attributes:
@@ -252,7 +252,7 @@ class Analysed(NamedTuple):
     features: int
 
 
-class Question(NamedTuple):
+class AnalyzedQuery(NamedTuple):
     """A query as it is asked.
 
     Attributes:
@@ -276,7 +276,7 @@ class Question(NamedTuple):
     now: int
 
 
-def analysed(text: str, role: str | None = None) -> Analysed:
+def analysed(text: str, role: str | None = None) -> AnalyzedText:
     """What is indexed of a text.
 
     Args:
@@ -286,7 +286,7 @@ def analysed(text: str, role: str | None = None) -> Analysed:
     runs = _split(text)
     told = tells(text[:LONGEST_TEXT]) | (says(text) if role == USER else frozenset())
     length = len(runs) if text.isascii() else _length(runs)
-    return Analysed(list(map(_stem, _index_words(text, runs))), length, sum(map(_BITS.__getitem__, told)))
+    return AnalyzedText(list(map(_stem, _index_words(text, runs))), length, sum(map(_BITS.__getitem__, told)))
 
 
 def _length(runs: Sequence[str]) -> int:
@@ -318,7 +318,7 @@ def terms(text: str) -> list[str]:
     return list(map(_stem, _index_words(text, _split(text))))
 
 
-def question(text: str, now: int = 0) -> Question:
+def question(text: str, now: int = 0) -> AnalyzedQuery:
     """What a query asks for.
 
     Args:
@@ -332,11 +332,11 @@ def question(text: str, now: int = 0) -> Question:
     phrases = [tuple(map(_stem, _cut(_split("".join(filter(None, each))), _pairs))) for each in matches]
     stems = {word: _stem(word) for word in words}
     quoted = tuple(each for each in phrases if each)
-    return Question(text, stems, found, _spelling_pairs(text), quoted, asks_for(text), _is_one_word(text), now)
+    return AnalyzedQuery(text, stems, found, _spelling_pairs(text), quoted, asks_for(text), _is_one_word(text), now)
 
 
 def names(text: str) -> list[str]:
-    """The words by which a speaker may be named in a query, as `Question.words` has them: few, as names are."""
+    """The words by which a speaker may be named in a query, as `AnalyzedQuery.words` has them: few, as names are."""
     return list(dict.fromkeys(_query_words(text)))[:MOST_NAMES]
 
 

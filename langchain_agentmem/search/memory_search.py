@@ -27,10 +27,18 @@ from langchain_agentmem.errors import DatabaseReadOnly
 from langchain_agentmem.messages.message import SOURCES
 from langchain_agentmem.search import analysis, ranking
 from langchain_agentmem.search.dates import TimeSpan, spans
-from langchain_agentmem.search.ranking import WEIGHTS, Asked, Closeness, Document, Field, Weights, weights_in_time
+from langchain_agentmem.search.ranking import (
+    WEIGHTS,
+    Document,
+    RankingQuery,
+    SearchField,
+    VectorScores,
+    Weights,
+    weights_in_time,
+)
 from langchain_agentmem.search.search_index import PLACE_BITS, SERIES_BITS, texts_of
 from langchain_agentmem.search.timeline import MOST_COMPARED, Order, in_time
-from langchain_agentmem.search.vectors import Near, embedder_of
+from langchain_agentmem.search.vectors import VectorQuery, embedder_of
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import all_parts
@@ -64,7 +72,7 @@ Range = tuple[int, int]
 Postings = dict[str, set[int]]
 
 
-class Walls(NamedTuple):
+class SearchFilter(NamedTuple):
     """Within which a search stays.
 
     Attributes:
@@ -113,7 +121,7 @@ class Walls(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Why:
+class Explanation:
     """Why something was found.
 
     Attributes:
@@ -166,7 +174,7 @@ class Recollection:
     conversation_id: str | None
     created_at: datetime
     value: Any
-    why: Why
+    why: Explanation
     also: tuple[tuple[str, str], ...] = ()
     replaced_by: tuple[str, str] | None = None
     thread_id: str | None = field(default=None, compare=False)
@@ -200,7 +208,7 @@ def _sources(found: Any) -> list[tuple[str | None, str | None]]:
     return [(each.source or SOURCES.get(each.role), each.actor) for each in told] or [(found.source, found.actor)]
 
 
-class Hit(NamedTuple):
+class SearchHit(NamedTuple):
     """A document that fits.
 
     Attributes:
@@ -215,19 +223,19 @@ class Hit(NamedTuple):
     kind: str
     owner: int
     score: float
-    why: Why
+    why: Explanation
 
 
 def search(
     tx: Transaction,
-    asked: analysis.Question,
-    walls: Walls,
+    asked: analysis.AnalyzedQuery,
+    walls: SearchFilter,
     *,
     limit: int,
     weights: Weights | None = None,
-    dense: Near | None = None,
+    dense: VectorQuery | None = None,
     order: Order = "score",
-) -> list[Hit]:
+) -> list[SearchHit]:
     """Find the documents that answer a query best.
 
     Args:
@@ -277,7 +285,7 @@ def search(
     conversations = ranking.conversation_scores(postings, int(totals["series"]), repeats)
     _fill_in(tx, postings, around, related, everything=walls.choosy)
     _leave_out(walls, postings, documents)
-    closeness, usual = Closeness(), WEIGHTS
+    closeness, usual = VectorScores(), WEIGHTS
     if dense is not None:
         asking = {number for number, each in documents.items() if each.asks}
         closeness = dense.closeness(tx, documents, related, asking, repeats)
@@ -286,20 +294,20 @@ def search(
         usual = weights_in_time(usual)
     length = max(totals["words"] / totals["documents"], 1.0)
     found = ranking.ranked(
-        Asked(terms, asked.asks_for, times, speakers, asked.look_up),
-        Field(postings, worth, documents, length, conversations, related, closeness, repeats),
+        RankingQuery(terms, asked.asks_for, times, speakers, asked.look_up),
+        SearchField(postings, worth, documents, length, conversations, related, closeness, repeats),
         _within(documents, walls, kinds),
         limit=limit,
         weights=weights or usual,
     )
     words = {term: word for word, term in reversed(asked.words.items())}
     return [
-        Hit(each.number, kinds[each.number >> _SCOPE_BITS], owners[each.number], each.score, _why(each, words))
+        SearchHit(each.number, kinds[each.number >> _SCOPE_BITS], owners[each.number], each.score, _why(each, words))
         for each in found
     ]
 
 
-def _within(documents: Mapping[int, Document], walls: Walls, kinds: Mapping[int, str]) -> Collection[int]:
+def _within(documents: Mapping[int, Document], walls: SearchFilter, kinds: Mapping[int, str]) -> Collection[int]:
     """Those of some documents that are looked for."""
     wanted = {scope for scope, kind in kinds.items() if walls.kinds is None or kind in walls.kinds}
     if len(wanted) == len(kinds) and not walls.choosy:
@@ -307,7 +315,7 @@ def _within(documents: Mapping[int, Document], walls: Walls, kinds: Mapping[int,
     return [number for number, each in documents.items() if number >> _SCOPE_BITS in wanted and walls.let(each)]
 
 
-def ranges_of(tx: Transaction, walls: Walls) -> tuple[list[Range], dict[int, str]]:
+def ranges_of(tx: Transaction, walls: SearchFilter) -> tuple[list[Range], dict[int, str]]:
     """The ranges of documents to look through, ascending, neighbours as one; and the kinds of their scopes.
 
     Where the kinds that are not wanted would cut them into very many, those are looked through too, and left out later.
@@ -333,7 +341,7 @@ def _joined(numbers: Iterable[int], bits: int) -> list[Range]:
     return ranges
 
 
-def _words(question: analysis.Question) -> str:
+def _words(question: analysis.AnalyzedQuery) -> str:
     return as_json(list(question.words)[: analysis.MOST_QUERY_TERMS])
 
 
@@ -342,7 +350,7 @@ def _postings(
     terms: Sequence[str],
     spellings: Mapping[str, str],
     ranges: Sequence[Range],
-    walls: Walls,
+    walls: SearchFilter,
     totals: Any,
 ) -> tuple[Postings, dict[str, float]]:
     """Where the terms stand, as far as the walls let it be seen, and what each is worth: two spellings are one term."""
@@ -384,7 +392,7 @@ def _add_waiting(rows: Iterable[Any], postings: Postings) -> list[str]:
 
 
 def _look_up(
-    tx: Transaction, wanted: Sequence[tuple[str, Sequence[str]]], ranges: Sequence[Range], walls: Walls
+    tx: Transaction, wanted: Sequence[tuple[str, Sequence[str]]], ranges: Sequence[Range], walls: SearchFilter
 ) -> Rows:
     """Ask for the documents that hold each term, and any of those that stand beside it."""
     return query.postings(tx, terms=as_json(wanted), ranges=as_json(ranges), limit=MOST_POSTINGS, **walls.filters())
@@ -440,7 +448,7 @@ def _fill_in(
             _add_waiting(waiting, postings)
 
 
-def _leave_out(walls: Walls, postings: Postings, documents: dict[int, Document]) -> None:
+def _leave_out(walls: SearchFilter, postings: Postings, documents: dict[int, Document]) -> None:
     """Take the documents that are ignored out of what was read."""
     for holding in postings.values():
         holding.difference_update(walls.ignored or ())
@@ -450,8 +458,8 @@ def _leave_out(walls: Walls, postings: Postings, documents: dict[int, Document])
 
 def _repeats(
     tx: Transaction,
-    question: analysis.Question,
-    walls: Walls,
+    question: analysis.AnalyzedQuery,
+    walls: SearchFilter,
     postings: Postings,
     owners: Mapping[int, int],
     documents: Mapping[int, Document],
@@ -467,9 +475,11 @@ def _repeats(
     return {places[each] for each, text in texts.items() if analysis.terms("\n".join(text)) == asked}
 
 
-def _why(hit: ranking.Ranked, words: Mapping[str, str]) -> Why:
+def _why(hit: ranking.ScoredDocument, words: Mapping[str, str]) -> Explanation:
     terms, nearby = ({words.get(term, term): value for term, value in of.items()} for of in (hit.terms, hit.nearby))
-    return Why(terms=terms, nearby=nearby, signals={name: value for name, value in hit.signals.items() if value})
+    return Explanation(
+        terms=terms, nearby=nearby, signals={name: value for name, value in hit.signals.items() if value}
+    )
 
 
 def again(tx: Transaction, rows: Iterable[tuple[str, int]], *, now: int, outlook: Any) -> list[Recollection]:
@@ -482,12 +492,12 @@ def again(tx: Transaction, rows: Iterable[tuple[str, int]], *, now: int, outlook
         outlook: From where it looks, an `Outlook`; None for nowhere in particular.
     """
     looked = None if outlook is None else outlook.looked(tx, now)
-    hits = [Hit(number, kind, owner, 0.0, Why()) for number, (kind, owner) in enumerate(rows)]
+    hits = [SearchHit(number, kind, owner, 0.0, Explanation()) for number, (kind, owner) in enumerate(rows)]
     given = given_to_user(tx, hits, now, looked)
     return [given[hit.document] for hit in hits if hit.document in given]
 
 
-def given_to_user(tx: Transaction, hits: Sequence[Hit], now: int, looked: Any) -> dict[int, Recollection]:
+def given_to_user(tx: Transaction, hits: Sequence[SearchHit], now: int, looked: Any) -> dict[int, Recollection]:
     """What hits are to the user, by the numbers of their documents."""
     given: dict[int, Recollection] = {}
     for kind in sorted({hit.kind for hit in hits}):
@@ -575,8 +585,8 @@ class Search(NamedTuple):
         order: "score", the best first, or "time", the oldest first.
     """
 
-    asked: analysis.Question
-    walls: Walls
+    asked: analysis.AnalyzedQuery
+    walls: SearchFilter
     limit: int
     weights: Weights | None = None
     outlook: Any = None
@@ -607,7 +617,7 @@ class Search(NamedTuple):
             step.finish(lambda: documents(found))
         return found
 
-    def _found(self, tx: Transaction, dense: Near | None) -> list[Recollection]:
+    def _found(self, tx: Transaction, dense: VectorQuery | None) -> list[Recollection]:
         limit, asked, walls = self.limit, self.asked, self.walls
         if limit == 0 or (walls.kinds is not None and not walls.kinds):
             return []
@@ -637,7 +647,7 @@ class Search(NamedTuple):
         return found[:limit]
 
 
-def near(database: Database, asked: analysis.Question, walls: Walls) -> Near | None:
+def near(database: Database, asked: analysis.AnalyzedQuery, walls: SearchFilter) -> VectorQuery | None:
     """Return the vector of a question; None without words, without embeddings, or when they fail.
 
     Args:
@@ -653,7 +663,7 @@ def near(database: Database, asked: analysis.Question, walls: Walls) -> Near | N
     return embedder.near(text)
 
 
-def _names(tx: Transaction, asked: analysis.Question, walls: Walls) -> set[str]:
+def _names(tx: Transaction, asked: analysis.AnalyzedQuery, walls: SearchFilter) -> set[str]:
     """The words of a question that name a speaker where it looks."""
     ranges, _ = ranges_of(tx, walls)
     return {row["word"] for row in query.speakers(tx, words=_words(asked), ranges=as_json(ranges))}

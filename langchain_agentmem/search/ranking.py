@@ -200,7 +200,7 @@ _KIND = itemgetter(1, 3, 4)
 """Of a document its features, its speaker and its role, in which many are alike."""
 
 
-class Closeness(NamedTuple):
+class VectorScores(NamedTuple):
     """How near documents lie to a question by their vectors, as cosines by their numbers.
 
     Attributes:
@@ -217,7 +217,7 @@ class Closeness(NamedTuple):
         return alone, among
 
 
-class Asked(NamedTuple):
+class RankingQuery(NamedTuple):
     """A question, as far as ranking needs it.
 
     Attributes:
@@ -235,7 +235,7 @@ class Asked(NamedTuple):
     look_up: bool = False
 
 
-class Field(NamedTuple):
+class SearchField(NamedTuple):
     """Where a search looks.
 
     Attributes:
@@ -255,7 +255,7 @@ class Field(NamedTuple):
     average: float
     conversations: Mapping[int, float]
     related: Collection[int]
-    closeness: Closeness = Closeness()
+    closeness: VectorScores = VectorScores()
     silent: Collection[int] = ()
 
 
@@ -340,7 +340,7 @@ def near(numbers: Collection[int], related: Collection[int]) -> list[tuple[int, 
     return ranges
 
 
-class Ranked(NamedTuple):
+class ScoredDocument(NamedTuple):
     """A candidate and what it owes its score to.
 
     Attributes:
@@ -359,8 +359,8 @@ class Ranked(NamedTuple):
 
 
 def ranked(
-    asked: Asked, field: Field, candidates: Collection[int], *, limit: int, weights: Weights = WEIGHTS
-) -> list[Ranked]:
+    asked: RankingQuery, field: SearchField, candidates: Collection[int], *, limit: int, weights: Weights = WEIGHTS
+) -> list[ScoredDocument]:
     """The candidates that fit a question best.
 
     That a text is long, or speaks of itself, is no reason to find it: something of the question must have led to it. A
@@ -376,13 +376,15 @@ def ranked(
     Returns:
         The best first; of equals, the newest.
     """
-    fit = _Fit(asked, field, weights.where(field.average))
+    fit = _Scorer(asked, field, weights.where(field.average))
     scored = [(*fit.score(number), number) for number in fit.led(candidates)]
     best = heapq.nlargest(limit, scored, key=itemgetter(0, 2))
-    return [Ranked(number, score, *fit.terms(number), fit.signals(number, parts)) for score, parts, number in best]
+    return [
+        ScoredDocument(number, score, *fit.terms(number), fit.signals(number, parts)) for score, parts, number in best
+    ]
 
 
-class _Fit:
+class _Scorer:
     """How well documents fit a question.
 
     Args:
@@ -391,7 +393,7 @@ class _Fit:
         weight: How much each signal counts, by its name.
     """
 
-    def __init__(self, asked: Asked, field: Field, weight: Mapping[str, float]) -> None:
+    def __init__(self, asked: RankingQuery, field: SearchField, weight: Mapping[str, float]) -> None:
         self._asked, self._weight, self._documents, self._related = asked, weight, field.documents, field.related
         self._postings, self._conversations, self._closeness = field.postings, field.conversations, field.closeness
         self._silent = field.silent
@@ -410,7 +412,7 @@ class _Fit:
         self._near = {number: near for number, each in dated if (near := _when(asked.spans, each))}
         self._led = {*self._near, *field.closeness.alone}.union(*self._best.values())
         counts = Counter(map(_KIND, field.documents.values()))
-        self._roles = _Roles(counts)
+        self._roles = _SpeakerStats(counts)
         self._told = {kind: self._telling(*kind) for kind in counts}
         self._adding = {kind: sum(told.values()) for kind, told in self._told.items()}
         self._answered, self._answers = self._exchanged(1, by_user=True), self._exchanged(-1, by_user=False)
@@ -539,7 +541,7 @@ class _Fit:
         )
 
 
-class _Roles:
+class _SpeakerStats:
     """What those who speak have in common.
 
     Args:

@@ -37,7 +37,7 @@ ATTEMPTS = 4
 """A series is looked for, its scope made, the series made, and then it is there."""
 
 
-class Series(NamedTuple):
+class DocumentSeries(NamedTuple):
     """Where documents belong.
 
     Attributes:
@@ -67,7 +67,7 @@ class IndexedDocument(NamedTuple):
     role: str | None = None
 
 
-class Placed(NamedTuple):
+class PlacedDocuments(NamedTuple):
     """Documents that have their places, and are about to be written.
 
     Attributes:
@@ -80,12 +80,12 @@ class Placed(NamedTuple):
 
     numbers: list[int]
     documents: Sequence[IndexedDocument]
-    found: list[analysis.Analysed]
+    found: list[analysis.AnalyzedText]
     embeds: bool
     waiting: int
 
 
-def places(tx: Transaction, series: Series, documents: Sequence[IndexedDocument]) -> Placed:
+def places(tx: Transaction, series: DocumentSeries, documents: Sequence[IndexedDocument]) -> PlacedDocuments:
     """Make places for documents, whose rows are about to be written.
 
     Args:
@@ -112,12 +112,12 @@ def places(tx: Transaction, series: Series, documents: Sequence[IndexedDocument]
             numbers = list(range(end - len(found), end))
             change = _change(row["id"] >> SERIES_BITS, documents=len(found), words=words, last_at=max(times))
             query.totals_changed(tx, **change)
-            return Placed(numbers, documents, found, row["dimensions"] is not None, row["waiting"])
+            return PlacedDocuments(numbers, documents, found, row["dimensions"] is not None, row["waiting"])
         _open(tx, series, min(times))
     raise BranchMoved  # others take away what is made here: begin again
 
 
-def write(tx: Transaction, placed: Placed, owners: Sequence[int], *, waits: bool = True) -> None:
+def write(tx: Transaction, placed: PlacedDocuments, owners: Sequence[int], *, waits: bool = True) -> None:
     """Write documents at the places that were made for them, and index them.
 
     Args:
@@ -155,7 +155,7 @@ def replace(tx: Transaction, number: int, old: str, owner: int, new: IndexedDocu
     found = analysis.analysed(new.text, new.role)
     [series] = query.series_grown(tx, series=number >> PLACE_BITS, words=found.length)
     query.totals_changed(tx, **_change(number >> _SCOPE_BITS, documents=1, words=found.length))
-    placed = Placed([number], [new], [found], series["dimensions"] is not None, series["waiting"])
+    placed = PlacedDocuments([number], [new], [found], series["dimensions"] is not None, series["waiting"])
     write(tx, placed, [owner])
 
 
@@ -196,7 +196,7 @@ def move(tx: Transaction, documents: Sequence[Row], path: str) -> None:
         each = [
             IndexedDocument(text, row["created_at"], role=row["role"]) for row, text in zip(mine, texts, strict=True)
         ]
-        placed = places(tx, Series(path, kind, name), each)
+        placed = places(tx, DocumentSeries(path, kind, name), each)
         write(tx, placed, [row["owner"] for row in mine])
         moved = list(zip(placed.numbers, mine, texts, strict=True))
         numbers = [{"id": number, "old": row["id"]} for number, row, _ in moved]
@@ -304,7 +304,7 @@ def speaker_number(name: str) -> int:
     return crc32(name.casefold().encode("utf-8", "surrogatepass"))
 
 
-def _open(tx: Transaction, series: Series, first_at: int) -> None:
+def _open(tx: Transaction, series: DocumentSeries, first_at: int) -> None:
     """Make a series, or first the scope that it needs."""
     rows = query.scope_series(tx, path=series.path, kind=series.kind, most=1 << SERIES_BITS)
     if rows:
@@ -317,7 +317,7 @@ def _open(tx: Transaction, series: Series, first_at: int) -> None:
         query.create_scope(tx, path=series.path, kind=series.kind)
 
 
-def _looked_at_again(tx: Transaction, after: int, limit: int) -> dict[int, analysis.Analysed]:
+def _looked_at_again(tx: Transaction, after: int, limit: int) -> dict[int, analysis.AnalyzedText]:
     """Renew what is kept beside the documents behind one; return what is indexed of each."""
     page = list(query.documents_after(tx, after=after, limit=limit))
     texts = texts_of(tx, ((row["kind"], row["owner"]) for row in page))
@@ -342,7 +342,7 @@ def _insert(tx: Transaction, statement: Query, rows: list[dict[str, Any]]) -> No
     statement.many(tx, rows) if len(rows) > 1 else statement(tx, **rows[0])
 
 
-def _row(number: int, owner: int, document: IndexedDocument, found: analysis.Analysed) -> dict[str, Any]:
+def _row(number: int, owner: int, document: IndexedDocument, found: analysis.AnalyzedText) -> dict[str, Any]:
     return {
         "id": number,
         "owner": owner,

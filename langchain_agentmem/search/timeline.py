@@ -55,12 +55,12 @@ class _Statement(NamedTuple):
     changes: bool
 
 
-def order_for(question: analysis.Question) -> Order:
+def order_for(question: analysis.AnalyzedQuery) -> Order:
     """The order that suits a question: "time" for the order of events, a summary, or what contradicts what."""
     return "score" if _OF_TIME.isdisjoint(question.asks_for) else "time"
 
 
-def in_time(found: Sequence[Recollection], question: analysis.Question, limit: int) -> list[Recollection]:
+def in_time(found: Sequence[Recollection], question: analysis.AnalyzedQuery, limit: int) -> list[Recollection]:
     """The evidence of a topic, the oldest first.
 
     Args:
@@ -143,7 +143,7 @@ def _speaker(each: Recollection) -> tuple[object, ...]:
     return each.namespace, each.kind, each.replaced_by, *who  # a fact that has ended repeats none that has not
 
 
-def _changed(found: Sequence[Recollection], question: analysis.Question) -> list[Recollection]:
+def _changed(found: Sequence[Recollection], question: analysis.AnalyzedQuery) -> list[Recollection]:
     """Results, oldest first, of which those that were replaced say so; what replaced what is worth as much as that."""
     given = list(found)
     known = _replaced(given)
@@ -160,7 +160,7 @@ def _changed(found: Sequence[Recollection], question: analysis.Question) -> list
     return given
 
 
-def _pairs(given: Sequence[Recollection], question: analysis.Question) -> Iterator[tuple[float, int, int]]:
+def _pairs(given: Sequence[Recollection], question: analysis.AnalyzedQuery) -> Iterator[tuple[float, int, int]]:
     """For what replaces something: how sure that is, its place, and that of what says most of the same before it."""
     topic = frozenset(question.terms) - analysis.terms_of("talk_words")
     said = [_statements(each) for each in given]

@@ -36,7 +36,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_agentmem.base.concurrency import PerProcess, abandonable, place_given_up
 from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MissingExtra, leaves_the_node, safe_repr
-from langchain_agentmem.search.ranking import Closeness
+from langchain_agentmem.search.ranking import VectorScores
 from langchain_agentmem.search.search_index import PLACE_BITS, texts_of
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.background import Lease, TaskKey, run_coroutine
@@ -68,7 +68,7 @@ _MOST_OF_PGVECTOR, _MOST_INDEXED = 16_000, 4_000  # dimensions
 _NEXT, _BEFORE, _QUESTION_BEFORE, _SECOND = 0.4, 0.4, 0.9, 0.2
 
 
-class Waiting(NamedTuple):
+class PendingEmbedding(NamedTuple):
     """A document without a vector.
 
     Attributes:
@@ -161,13 +161,13 @@ def _begun(tx: Transaction, dimensions: int) -> bool:
     return True
 
 
-def waiting(tx: Transaction, limit: int, *, after: int = -1) -> list[Waiting]:
+def waiting(tx: Transaction, limit: int, *, after: int = -1) -> list[PendingEmbedding]:
     """The documents that have waited longest for their vectors, of those whose tickets come after one."""
     rows = query.unembedded(tx, after=after, limit=limit)
-    return [Waiting(row["ticket"], row["document_id"], row["kind"], row["owner"]) for row in rows]
+    return [PendingEmbedding(row["ticket"], row["document_id"], row["kind"], row["owner"]) for row in rows]
 
 
-def keep(tx: Transaction, vectors: Mapping[Waiting, Sequence[bytes]]) -> int:
+def keep(tx: Transaction, vectors: Mapping[PendingEmbedding, Sequence[bytes]]) -> int:
     """Keep the vectors of documents, of those that have not changed since they were read.
 
     Args:
@@ -232,7 +232,7 @@ def _stored(vectors: Any) -> Any:
     return numpy().frombuffer(bytes(vectors), dtype="<f2")
 
 
-class Near(NamedTuple):
+class VectorQuery(NamedTuple):
     """The vector of a question, and what is known of the database's.
 
     Attributes:
@@ -271,7 +271,7 @@ class Near(NamedTuple):
         related: Collection[int],
         asking: Collection[int],
         silent: Collection[int] = (),
-    ) -> Closeness:
+    ) -> VectorScores:
         """How near some documents lie to the question.
 
         Args:
@@ -301,7 +301,7 @@ class Near(NamedTuple):
                         smooth = smooth + weight * vectors[other]
                 length = float(np.linalg.norm(smooth))
                 among[number] = float(smooth @ wanted) / length if length else 0.0
-        return Closeness(alone, among)
+        return VectorScores(alone, among)
 
 
 class _Block(NamedTuple):
@@ -591,7 +591,7 @@ class Embedder:
         """
         self._tasks[0].settle()
 
-    def near(self, text: str) -> Near | None:
+    def near(self, text: str) -> VectorQuery | None:
         """Return the vector of a question; None when the embeddings fail.
 
         Args:
@@ -602,7 +602,7 @@ class Embedder:
                 self._tasks[0].hurry(PATIENCE)
         try:
             vector = abandonable(partial(self._ask, "embed_query", text))
-            return Near(unit(vector, self.dimensions), self._shelf)
+            return VectorQuery(unit(vector, self.dimensions), self._shelf)
         except Exception as error:  # a failing model never breaks a search that can go by words
             if leaves_the_node(error):
                 raise
@@ -622,7 +622,7 @@ class Embedder:
         """Give all documents that wait their vectors, as long as nobody else has taken that over."""
         refused, ticket = None, -1
 
-        def next_batch(tx: Transaction) -> list[Waiting]:
+        def next_batch(tx: Transaction) -> list[PendingEmbedding]:
             return waiting(tx, BATCH, after=ticket) if lease.holds(tx) else []
 
         while batch := self._engine.write(next_batch):
@@ -639,7 +639,7 @@ class Embedder:
             self._engine.read(lambda tx: [row["statement"] for row in query.vector_index_statements(tx)])
         )
 
-    def _embed_all(self, batch: Sequence[Waiting]) -> Exception | None:
+    def _embed_all(self, batch: Sequence[PendingEmbedding]) -> Exception | None:
         """Embed a batch; where it is refused, one document after the other, the likeliest to succeed first.
 
         Returns:
@@ -666,7 +666,7 @@ class Embedder:
                 refused = error
         return refused
 
-    def _length(self, each: Waiting) -> int:
+    def _length(self, each: PendingEmbedding) -> int:
         """The length of a document; what cannot be read comes last."""
         try:
             passages = self._engine.read(lambda tx: self._passages(tx, [each]))
@@ -674,7 +674,7 @@ class Embedder:
             return sys.maxsize
         return sum(map(len, passages[each]))
 
-    def _embed(self, batch: Sequence[Waiting]) -> None:
+    def _embed(self, batch: Sequence[PendingEmbedding]) -> None:
         """Give some documents their vectors, outside of any transaction."""
         passages = self._engine.read(lambda tx: self._passages(tx, batch))
         texts = list(dict.fromkeys(text for each in passages.values() for text in each if text.strip()))
@@ -686,7 +686,7 @@ class Embedder:
         self._engine.write(lambda tx: keep(tx, kept))
 
     @staticmethod
-    def _passages(tx: Transaction, batch: Sequence[Waiting]) -> dict[Waiting, Sequence[str]]:
+    def _passages(tx: Transaction, batch: Sequence[PendingEmbedding]) -> dict[PendingEmbedding, Sequence[str]]:
         texts = texts_of(tx, ((each.kind, each.owner) for each in batch))
         return {each: texts[each.kind, each.owner] for each in batch}
 

@@ -83,7 +83,7 @@ from langchain_agentmem.rewinding.thread_memory import ThreadPosition, thread_po
 from langchain_agentmem.search import vectors
 from langchain_agentmem.search.analysis import question
 from langchain_agentmem.search.memory_search import near
-from langchain_agentmem.search.vectors import Near, embed_with, embedder_of
+from langchain_agentmem.search.vectors import VectorQuery, embed_with, embedder_of
 from langchain_agentmem.storage.background import Lease, Task, TaskKey
 from langchain_agentmem.storage.database import Database, MemoryLike, Unopened, database_of
 from langchain_agentmem.storage.engine import Opening, OpeningOptions
@@ -230,7 +230,7 @@ class ItemStore(BaseStore):
         check_cancelled()
         engine = self.database.engine
 
-        def dense(look: Look) -> Near | None:
+        def dense(look: Look) -> VectorQuery | None:
             return near(self.database, question(look.question, now), opened().walls(look))
 
         batch.embed(dense)

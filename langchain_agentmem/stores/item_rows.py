@@ -363,7 +363,7 @@ def _write(
             entering[key] = IndexedDocument(draft.text, times[key].created_at)
     search_index.remove(tx, leaving)
     if entering:
-        placed = search_index.places(tx, search_index.Series(path, KIND), list(entering.values()))
+        placed = search_index.places(tx, search_index.DocumentSeries(path, KIND), list(entering.values()))
         numbers |= zip(entering, placed.numbers, strict=True)
     elif not known:
         query.create_namespace(tx, path=path)

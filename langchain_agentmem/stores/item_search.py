@@ -39,9 +39,9 @@ from langchain_agentmem.rewinding.outlook import SearchView, recollections_of, s
 from langchain_agentmem.rewinding.thread_memory import ThreadPosition
 from langchain_agentmem.search import memory_search as retrieval
 from langchain_agentmem.search.analysis import question
-from langchain_agentmem.search.memory_search import Hit, Recollection, Walls
-from langchain_agentmem.search.search_index import Series
-from langchain_agentmem.search.vectors import Near
+from langchain_agentmem.search.memory_search import Recollection, SearchFilter, SearchHit
+from langchain_agentmem.search.search_index import DocumentSeries
+from langchain_agentmem.search.vectors import VectorQuery
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import Erasure, Found, Part
 from langchain_agentmem.storage.transaction import Row
@@ -233,7 +233,7 @@ class Look(NamedTuple):
     question: str
     limit: int
     offset: int
-    dense: Near | None = None
+    dense: VectorQuery | None = None
 
 
 class FoundItem(NamedTuple):
@@ -268,9 +268,9 @@ def namespaces(tx: Transaction, low: str, high: str, *, now: int) -> Iterator[Na
 def best_items(
     tx: Transaction,
     look: Look,
-    walls: retrieval.Walls,
+    walls: retrieval.SearchFilter,
     now: int,
-    items_of: Callable[[Sequence[retrieval.Hit]], Iterable[FoundItem]],
+    items_of: Callable[[Sequence[retrieval.SearchHit]], Iterable[FoundItem]],
 ) -> list[FoundItem]:
     """Return the items that fit a question best, the best first.
 
@@ -293,7 +293,7 @@ def best_items(
 
 
 def _answers(tx: Transaction, look: Look, now: int) -> list[FoundItem]:
-    def items_of(hits: Sequence[retrieval.Hit]) -> Iterator[FoundItem]:
+    def items_of(hits: Sequence[retrieval.SearchHit]) -> Iterator[FoundItem]:
         rows = query.items_by_id(tx, ids=json.dumps([hit.owner for hit in hits]), now=now)
         known = {row["id"]: row for row in rows}
         return (_found(known[hit.owner], hit.score) for hit in hits if hit.owner in known)
@@ -301,9 +301,9 @@ def _answers(tx: Transaction, look: Look, now: int) -> list[FoundItem]:
     return best_items(tx, look, _walls(look), now, items_of)
 
 
-def _walls(look: Look) -> Walls:
+def _walls(look: Look) -> SearchFilter:
     """The namespaces that are looked in."""
-    return Walls(look.low, look.high, kinds=(KIND,))
+    return SearchFilter(look.low, look.high, kinds=(KIND,))
 
 
 def _fitting(tx: Transaction, look: Look, wanted: Mapping[str, Any], now: int) -> list[FoundItem]:
@@ -454,10 +454,10 @@ class ThreadItems:
                 drafts.append(memory_rows.VersionDraft(THREAD_ITEM, name, None, now))
         self._write(tx, place, drafts, now)
 
-    def walls(self, look: Look) -> Walls:
+    def walls(self, look: Look) -> SearchFilter:
         """The thread's namespace: which of its items are meant is known when they are read."""
         del look
-        return Walls(self._point.path, self._point.path + "\x1f", kinds=(THREAD_ITEM,))
+        return SearchFilter(self._point.path, self._point.path + "\x1f", kinds=(THREAD_ITEM,))
 
     # -- the parts of the above ----------------------------------------------------------------------------------------
 
@@ -476,7 +476,7 @@ class ThreadItems:
         view = self._view(tx, now)
         walls = walls_around(tx, self._point, view, (THREAD_ITEM,))
 
-        def items_of(hits: Sequence[Hit]) -> Iterator[FoundItem]:
+        def items_of(hits: Sequence[SearchHit]) -> Iterator[FoundItem]:
             scores = {hit.owner: hit.score for hit in hits}
             shown = self._shown(tx, view, list(scores))  # some may belong to other checkpoints
             within = (kept for kept in shown if look.low <= place_of(kept).path < look.high)
@@ -495,7 +495,7 @@ class ThreadItems:
     def _write(
         self, tx: Transaction, place: memory_rows.WriteTarget, drafts: Sequence[memory_rows.VersionDraft], now: int
     ) -> None:
-        series = Series(self._point.path, THREAD_ITEM, self._point.name)
+        series = DocumentSeries(self._point.path, THREAD_ITEM, self._point.name)
         memory_rows.write(tx, place, drafts, series=series, now=now)
 
 
@@ -558,7 +558,7 @@ def texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
     return {row["id"]: passages(row["value"], row["indexed"]) for row in rows}
 
 
-def recollections(tx: Transaction, hits: Sequence[Hit], now: int, outlook: object) -> Mapping[int, Recollection]:
+def recollections(tx: Transaction, hits: Sequence[SearchHit], now: int, outlook: object) -> Mapping[int, Recollection]:
     """What hits are to the user, by the numbers of their documents.
 
     Args:
@@ -589,7 +589,7 @@ def rewound_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str
 
 
 def rewound_recollections(
-    tx: Transaction, hits: Sequence[Hit], now: int, outlook: SearchView | None
+    tx: Transaction, hits: Sequence[SearchHit], now: int, outlook: SearchView | None
 ) -> Mapping[int, Recollection]:
     """What hits are to the user, by the numbers of their documents; what cannot be seen is left out.
 

@@ -22,7 +22,7 @@ from langchain_agentmem.base.encoding import json_value
 from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of, range_of
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.language_models.model_calls import writer
-from langchain_agentmem.search.vectors import Near
+from langchain_agentmem.search.vectors import VectorQuery
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.stores import item_rows
 from langchain_agentmem.stores.item_search import Look, SharedItems, ThreadItems, checked
@@ -122,7 +122,7 @@ class Batch:
             return {"documents": [_document(each) for hits in results for each in hits]}
         return outcome(results[0] if len(results) == 1 else results)
 
-    def embed(self, near: Callable[[Look], Near | None]) -> None:
+    def embed(self, near: Callable[[Look], VectorQuery | None]) -> None:
         """Give the words that it looks for their vectors, before it is run.
 
         Args:

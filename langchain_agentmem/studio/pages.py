@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
     from langchain_agentmem.facts.fact import Fact
     from langchain_agentmem.facts.kg_memory import KGMemory
-    from langchain_agentmem.search.memory_search import Recollection, Why
+    from langchain_agentmem.search.memory_search import Explanation, Recollection
 
 
 # -- overview ----------------------------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ async def search(request: Request) -> Response:
     )
 
 
-def _reasons(why: Why) -> list[tuple[str, str, float]]:
+def _reasons(why: Explanation) -> list[tuple[str, str, float]]:
     """Why something was found, what counted most first: what kind of reason, its name, and what it added."""
     kinds = (("word", why.terms), ("nearby", why.nearby), ("signal", why.signals))
     found = [(kind, name, value) for kind, values in kinds for name, value in values.items()]

@@ -29,7 +29,7 @@ from langchain_agentmem.rewinding import sealing, thread_memory
 from langchain_agentmem.rewinding.branches import KIND
 from langchain_agentmem.rewinding.memory_rows import FOREVER
 from langchain_agentmem.search import search_index
-from langchain_agentmem.search.search_index import IndexedDocument, Series
+from langchain_agentmem.search.search_index import DocumentSeries, IndexedDocument
 from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import all_parts
@@ -471,7 +471,7 @@ class MemoryImport:
             IndexedDocument("\n".join(texts.get(owner, ())), row["created_at"], role=row["role"])
             for row, owner in zip(rows, owners, strict=True)
         ]
-        placed = search_index.places(self._tx, Series(first["path"], first["kind"], first["name"]), documents)
+        placed = search_index.places(self._tx, DocumentSeries(first["path"], first["kind"], first["name"]), documents)
         search_index.write(self._tx, placed, owners)
         numbered = list(zip(rows, placed.numbers, strict=True))
         number_documents(self._tx, table, [{"document": number, "id": ids[row["owner"]]} for row, number in numbered])

@@ -31,7 +31,7 @@ from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchPosition
 from langchain_agentmem.rewinding.memory_rows import VersionDraft
-from langchain_agentmem.search.search_index import Series
+from langchain_agentmem.search.search_index import DocumentSeries
 from langchain_agentmem.storage import Transaction
 
 FEW = 10
@@ -58,7 +58,7 @@ def filled(memory: AgentMemory, name: str, count: int) -> LayeredMemory:
     def written(tx: Transaction, many: int) -> None:
         _, place = point.open(tx, database.now())
         drafts = [VersionDraft("event", database.new_id(), b"it happened", 0, label="note") for _ in range(many)]
-        memory_rows.write(tx, place, drafts, series=Series("", "event", name), now=database.now())
+        memory_rows.write(tx, place, drafts, series=DocumentSeries("", "event", name), now=database.now())
 
     for begin in range(0, count, BATCH):
         database.engine.write(partial(written, many=min(BATCH, count - begin)))

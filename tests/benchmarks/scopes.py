@@ -26,7 +26,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchPosition
 from langchain_agentmem.rewinding.memory_rows import VersionDraft
-from langchain_agentmem.search.search_index import Series
+from langchain_agentmem.search.search_index import DocumentSeries
 from langchain_agentmem.storage import Transaction
 
 FEW = 10
@@ -81,7 +81,7 @@ def others(memory: AgentMemory, count: int) -> None:
             _, place = point.open(tx, database.now())
             drafts = [VersionDraft("core", key, b"there", 0) for key in ("city", "name", "pet")]
             drafts += [VersionDraft("event", database.new_id(), b"it happened", 0, label="note") for _ in range(2)]
-            series = Series(point.path, "event", "main")
+            series = DocumentSeries(point.path, "event", "main")
             memory_rows.write(tx, place, drafts, series=series, now=database.now())
 
     for first in range(0, count, BATCH):

@@ -4,7 +4,7 @@
 
 Each size has a database of its own with so many documents in one namespace, whose vectors are drawn around a thousand
 directions, as those of texts lie around their subjects. They are written behind the memory's back, with their documents
-and without texts; what is measured is `Near.nearest`, the part of a search that looks for the hundred nearest vectors.
+and without texts. The benchmark measures `VectorQuery.nearest`, which finds the hundred nearest vectors in a search.
 The first search reads them all. Recall is the share of the hundred that numpy finds with all digits.
 
 On SQLite numpy compares them; with `--postgres` pgvector does too, by its index where there are enough (making it is
@@ -28,7 +28,7 @@ from places import NAMES, databases, given_options
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.search import vectors
-from langchain_agentmem.search.vectors import Near, embedder_of
+from langchain_agentmem.search.vectors import VectorQuery, embedder_of
 
 SUBJECTS, SPREAD = 1_000, 1.5
 LIMIT = 100
@@ -146,7 +146,7 @@ def measure(engine: str, new: Callable[[], str], count: int, dimensions: int, qu
         before = memory_taken()
         taken, recall = [], []
         for each in [0, *range(questions)]:
-            near = Near(asked[each], embedder._shelf)
+            near = VectorQuery(asked[each], embedder._shelf)
             began = time.perf_counter()
             found = memory.database.engine.read(lambda near=near: near.nearest([(0, 2**62)], LIMIT))
             taken.append(1e3 * (time.perf_counter() - began))

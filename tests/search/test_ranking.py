@@ -13,10 +13,10 @@ from langchain_agentmem.search.ranking import (
     REACH,
     WEIGHTS,
     WEIGHTS_WITH_VECTORS,
-    Asked,
-    Closeness,
     Document,
-    Field,
+    RankingQuery,
+    SearchField,
+    VectorScores,
     Weights,
     conversation_scores,
     near,
@@ -40,14 +40,14 @@ def said(length=10, at=0, speaker=None, *features, role=None):
 
 def field(postings, documents, *, related=(ONE, TWO), conversations=None, average=10.0, closeness=None):
     rarities = {term: rarity(len(documents), len(holding)) for term, holding in postings.items()}
-    return Field(
+    return SearchField(
         {term: set(holding) for term, holding in postings.items()},
         rarities,
         documents,
         average,
         conversations or {},
         {number >> PLACE_BITS for number in related},
-        closeness or Closeness(),
+        closeness or VectorScores(),
     )
 
 
@@ -79,14 +79,16 @@ class TestWeights:
 class TestTerms:
     def test_a_text_of_average_length_that_holds_every_word_scores_one_and_a_long_one_less(self):
         where = field({"cat": [ONE]}, {ONE: said(10), TWO: said(10)}, average=10.0)
-        assert scores(Asked(["cat"]), where, OWN)[ONE] == pytest.approx(1)
-        lengths = [scores(Asked(["cat"]), field({"cat": [ONE]}, {ONE: said(n)}), OWN)[ONE] for n in (1, 10, 100, 1000)]
+        assert scores(RankingQuery(["cat"]), where, OWN)[ONE] == pytest.approx(1)
+        lengths = [
+            scores(RankingQuery(["cat"]), field({"cat": [ONE]}, {ONE: said(n)}), OWN)[ONE] for n in (1, 10, 100, 1000)
+        ]
         assert lengths == sorted(lengths, reverse=True)
 
     def test_a_rare_word_counts_more_than_a_common_one(self):
         documents = {ONE + 100 * n: said() for n in range(10)}
         where = field({"rare": [ONE], "common": [ONE + 100 * n for n in range(1, 10)]}, documents)
-        found = scores(Asked(["rare", "common"]), where, OWN)
+        found = scores(RankingQuery(["rare", "common"]), where, OWN)
         assert found[ONE] > 3 * found[ONE + 100]
         values = [rarity(100, holding) for holding in range(101)]
         assert values == sorted(values, reverse=True)
@@ -94,7 +96,7 @@ class TestTerms:
 
     def test_nothing_that_the_question_did_not_lead_to_is_found(self):
         where = field({"cat": [ONE]}, {ONE: said(), ONE + 100: said(500, 0, None, "first person", "number")})
-        assert set(scores(Asked(["cat"], asks_for=["number"]), where)) == {ONE}
+        assert set(scores(RankingQuery(["cat"], asks_for=["number"]), where)) == {ONE}
 
 
 class TestNeighbours:
@@ -102,15 +104,17 @@ class TestNeighbours:
         asks, answers = ONE + 10, ONE + 11
         for length, share in ((0, 1), (40, 0.5), (400, 0.3)):
             documents = {asks: said(10, 0, None, "question"), answers: said(length)}
-            found = scores(Asked(["cat"]), field({"cat": [asks]}, documents), alone(context=1.0))
+            found = scores(RankingQuery(["cat"]), field({"cat": [asks]}, documents), alone(context=1.0))
             assert found[answers] == pytest.approx(share * found[asks])
-            found = scores(Asked(["cat"]), field({"cat": [asks]}, documents | {asks: said()}), alone(context=1.0))
+            found = scores(
+                RankingQuery(["cat"]), field({"cat": [asks]}, documents | {asks: said()}), alone(context=1.0)
+            )
             assert found[answers] == pytest.approx(0.3 * found[asks])
 
     def test_a_neighbour_lends_less_the_farther_it_is_and_nothing_beyond_the_reach(self):
         for features in ([], ["question"]):  # which lends more to what follows it alone
             documents = {ONE + n: said(10, 0, None, *features * (n == 10)) for n in range(20)}
-            found = scores(Asked(["cat"]), field({"cat": [ONE + 10]}, documents), alone(context=1.0))
+            found = scores(RankingQuery(["cat"]), field({"cat": [ONE + 10]}, documents), alone(context=1.0))
             assert set(found) == {ONE + n for n in range(10 - REACH, 11 + REACH)}
             for distance in range(1, REACH + 1):
                 expected = pytest.approx(found[ONE + 10] * 0.3 / math.sqrt(distance))
@@ -120,12 +124,12 @@ class TestNeighbours:
     def test_a_series_is_a_wall(self):
         last = TWO - 1
         documents = {last: said(10, 0, None, "question"), TWO: said(), TWO + 1: said()}
-        assert set(scores(Asked(["cat"]), field({"cat": [last]}, documents))) == {last}
-        assert set(scores(Asked(["cat"]), field({"cat": [TWO]}, documents))) == {TWO, TWO + 1}
+        assert set(scores(RankingQuery(["cat"]), field({"cat": [last]}, documents))) == {last}
+        assert set(scores(RankingQuery(["cat"]), field({"cat": [TWO]}, documents))) == {TWO, TWO + 1}
         documents = {ONE: said(), ONE + 1: said(), TWO: said(), TWO + 1: said()}
         where = field({"cat": [ONE, TWO]}, documents, related=(TWO,))  # what is merely stored beside it is no neighbour
-        assert set(scores(Asked(["cat"]), where)) == {ONE, TWO, TWO + 1}
-        assert set(scores(Asked(["cat"]), where, candidates=[TWO + 1])) == {TWO + 1}
+        assert set(scores(RankingQuery(["cat"]), where)) == {ONE, TWO, TWO + 1}
+        assert set(scores(RankingQuery(["cat"]), where, candidates=[TWO + 1])) == {TWO + 1}
         assert near([TWO, ONE], {TWO >> PLACE_BITS}) == [(ONE, ONE + 1), (TWO, TWO + REACH + 1)]
 
 
@@ -133,7 +137,7 @@ class TestDates:
     SPAN = TimeSpan(100 * DAY, 101 * DAY, "that day")
 
     def nearness(self, at):
-        return scores(Asked((), spans=[self.SPAN]), field({}, {ONE: said(at=at)}), alone(date=1.0))[ONE]
+        return scores(RankingQuery((), spans=[self.SPAN]), field({}, {ONE: said(at=at)}), alone(date=1.0))[ONE]
 
     def test_it_fades_over_a_week_afterwards_and_sooner_before(self):
         after = [self.nearness(self.SPAN.end + n * DAY) for n in range(10)]
@@ -151,16 +155,16 @@ class TestKindsOfQuestions:
         others = {"time", "number", "proper noun"} - {feature}
         documents = {ONE: said(10, 0, None, feature), ONE + 100: said(10, 0, None, *others), ONE + 200: said()}
         where = field({"cat": list(documents)}, documents)
-        found = scores(Asked(["cat"], asks_for=[asks]), where, alone(**{asks: 1.0}))
+        found = scores(RankingQuery(["cat"], asks_for=[asks]), where, alone(**{asks: 1.0}))
         assert found[ONE] - found[ONE + 200] == pytest.approx(2 / 3), "two of three have it not"
         assert found[ONE + 100] == found[ONE + 200]
-        assert len(set(scores(Asked(["cat"]), where, alone(**{asks: 1.0})).values())) == 1
+        assert len(set(scores(RankingQuery(["cat"]), where, alone(**{asks: 1.0})).values())) == 1
 
     def test_what_everybody_has_tells_nothing_and_everybody_is_those_of_the_same_role(self):
         dated = {ONE + n: said(10, 0, None, "time", role="assistant") for n in range(0, 40, 10)}
         documents = dated | {ONE + 50: said(10, 0, None, "time", role="user"), ONE + 60: said(role="user")}
         where = field({"cat": list(documents)}, documents)
-        hits = ranked(Asked(["cat"], asks_for=["time"]), where, documents, limit=10, weights=alone(time=1.0))
+        hits = ranked(RankingQuery(["cat"], asks_for=["time"]), where, documents, limit=10, weights=alone(time=1.0))
         told = {hit.number: hit.signals.get("time") for hit in hits}
         assert [told[number] for number in dated] == [0.0] * 4
         assert (told[ONE + 50], told[ONE + 60]) == (0.5, 0.0)
@@ -171,7 +175,7 @@ class TestRoles:
         """What the user's message and the reply to it owe their scores to."""
         documents = {ONE + 1: said(10, 0, None, *features, role=roles[0]), ONE + 2: said(400, role=roles[1])}
         where = field({"cat": cat}, documents)
-        hits = ranked(Asked(["cat"], asks_for=asks), where, documents, limit=10, weights=weights)
+        hits = ranked(RankingQuery(["cat"], asks_for=asks), where, documents, limit=10, weights=weights)
         return [hit.signals for hit in sorted(hits, key=lambda hit: hit.number)]
 
     def test_an_exchange_is_one(self):
@@ -196,9 +200,11 @@ class TestVectorsAndOptions:
     def near(self, weights, average=25.0):
         """What three documents owe their scores to; the first holds the word and has no vector yet."""
         documents = {number: said() for number in (ONE, ONE + 100, ONE + 200)}
-        closeness = Closeness({ONE + 100: 0.5, ONE + 200: 0.1}, {ONE + 100: 0.2, ONE + 200: 0.4})
+        closeness = VectorScores({ONE + 100: 0.5, ONE + 200: 0.1}, {ONE + 100: 0.2, ONE + 200: 0.4})
         where = field({"cat": [ONE]}, documents, closeness=closeness, average=average)
-        return {hit.number: hit.signals for hit in ranked(Asked(["cat"]), where, documents, limit=9, weights=weights)}
+        return {
+            hit.number: hit.signals for hit in ranked(RankingQuery(["cat"]), where, documents, limit=9, weights=weights)
+        }
 
     def test_closeness_leads_to_a_document_alone_and_among_its_neighbours_each_by_its_weight(self):
         found = self.near(alone(vectors=0.6, own_vector=0.2))
@@ -229,7 +235,7 @@ def a_field(luck):
     documents = {number: a_document() for number in numbers}
     postings = {term: set(luck.sample(sorted(documents), luck.randrange(len(documents)))) for term in "abc"}
     kinds = ["time", "number", "place", "advice", "reply", "order", "summary"]
-    asked = Asked(
+    asked = RankingQuery(
         "abc",
         luck.sample(kinds, luck.randrange(8)),
         [TimeSpan(100 * DAY, 130 * DAY, "then")] * luck.randrange(2),
@@ -240,7 +246,7 @@ def a_field(luck):
     alone, among = ({number: both[place] for number, both in near.items()} for place in (0, 1))
     fits = conversation_scores(postings, 3)
     where = field(postings, documents, related=(1 << PLACE_BITS, 3 << PLACE_BITS), conversations=fits)
-    return asked, where._replace(closeness=Closeness(alone, among))
+    return asked, where._replace(closeness=VectorScores(alone, among))
 
 
 class TestReasons:

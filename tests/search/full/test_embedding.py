@@ -17,7 +17,7 @@ from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.errors import DatabaseUnreadable, MemoryClosed
 from langchain_agentmem.search import vectors
 from langchain_agentmem.search.analysis import question
-from langchain_agentmem.search.memory_search import Walls, ranges_of
+from langchain_agentmem.search.memory_search import SearchFilter, ranges_of
 from langchain_agentmem.search.memory_search import near as near_question
 from langchain_agentmem.search.vectors import embedder_of
 from langchain_agentmem.storage import background, query
@@ -87,7 +87,7 @@ def with_pgvector(request, new_database):
 
 def nearest(memory, path, number):
     """The ten documents of a namespace that lie nearest to a question, with their cosines."""
-    walls = Walls(path_of(path), path_of(path) + "\x1f")
+    walls = SearchFilter(path_of(path), path_of(path) + "\x1f")
     near = near_question(memory.database, question(f"question {number}"), walls)
     return memory.database.engine.read(lambda tx: near.nearest(tx, ranges_of(tx, walls)[0], 10))
 
