@@ -44,7 +44,7 @@ from langchain_agentmem.conversations.persistence import checked_retention
 from langchain_agentmem.errors import InvalidInput, MissingExtra, safe_repr
 from langchain_agentmem.language_models.model_calls import ModelLike, written_by
 from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.storage import Opening
+from langchain_agentmem.storage import DatabaseOptions
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.tracing import Content, documents, given_only
 from langchain_agentmem.upkeep.maintenance import Maintenance
@@ -168,7 +168,9 @@ class AgentMemory(Maintenance, Closable):
             from langchain_agentmem.stores.agent_store import index_given  # noqa: PLC0415 - it loads LangGraph
 
             index, _ = index_given(index)
-        opening = Opening(synchronous, busy_timeout, timeout, schema, pool_size, read_only, migrate, limits, key)
+        opening = DatabaseOptions(
+            synchronous, busy_timeout, timeout, schema, pool_size, read_only, migrate, limits, key
+        )
         self.database = Database(
             url, hooks=hooks, trace_content=trace_content, opening=opening, clock=clock, new_id=new_id, scopes=scopes
         )

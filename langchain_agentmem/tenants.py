@@ -26,7 +26,7 @@ from langchain_agentmem.base.concurrency import Closable, PerProcess
 from langchain_agentmem.base.events import listener_given
 from langchain_agentmem.base.namespaces import Namespace, id_of, path_of
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MemoryClosed, safe_repr
-from langchain_agentmem.storage import Opening, is_pool
+from langchain_agentmem.storage import DatabaseOptions, is_pool
 
 if TYPE_CHECKING:
     from psycopg_pool import ConnectionPool
@@ -102,7 +102,7 @@ class Tenants(Closable):
         if self._schema_of is None:
             return TenantMemory(self, schema_of_tenant(name), None)
         path_of((name,))
-        return TenantMemory(self, Opening(schema=self._schema_of(name)).checked().schema, (name,))
+        return TenantMemory(self, DatabaseOptions(schema=self._schema_of(name)).checked().schema, (name,))
 
     def close(self) -> None:
         """Close all memories, those in use as well, and leave the pool open. Closing twice is harmless."""

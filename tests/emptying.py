@@ -26,7 +26,7 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.encryption_key import EncryptionKey
-from langchain_agentmem.storage import Opening, open_engine
+from langchain_agentmem.storage import DatabaseOptions, open_engine
 from langchain_agentmem.storage.postgres import PostgresEngine
 from langchain_agentmem.storage.postgres_session import Session
 from langchain_agentmem.storage.sqlite import SqliteEngine
@@ -247,7 +247,7 @@ class SqliteDatabases:
         """Put a database at a path, as a first opening leaves it, with a key or without."""
         original = self._folder / ("migrated.db" if key is None else f"{key.hex()}.db")
         if not original.exists():
-            open_engine(original, Opening(key=EncryptionKey.of(key))).close()
+            open_engine(original, DatabaseOptions(key=EncryptionKey.of(key))).close()
         shutil.copyfile(original, path)
 
 

@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableLambda
 
 from langchain_agentmem import AgentMemory, ConversationMemory, InvalidInput, SessionMemory
 from langchain_agentmem.errors import MemoryClosed
-from langchain_agentmem.storage.background import InUse
+from langchain_agentmem.storage.background import WeakRegistry
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -104,7 +104,7 @@ def test_parts_can_be_gone_through_while_others_are_made():
     class Part:
         pass
 
-    parts, first, made, interval = InUse(), [Part() for _ in range(500)], [], sys.getswitchinterval()
+    parts, first, made, interval = WeakRegistry(), [Part() for _ in range(500)], [], sys.getswitchinterval()
     for each in first:
         parts.add(each)
     del each

@@ -27,7 +27,7 @@ from langchain_agentmem.rewinding.outlook import recollections_of
 from langchain_agentmem.search import search_index
 from langchain_agentmem.search.memory_search import Recollection, SearchHit
 from langchain_agentmem.storage import Transaction, queries, query
-from langchain_agentmem.storage.part import Erasure, Found, Part
+from langchain_agentmem.storage.part import Erasure, Part, SearchableKind
 from langchain_agentmem.storage.queries import Query
 from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.threads.value_store import LOOSE, StorePlace, shelve_messages
@@ -621,7 +621,7 @@ def _erase_part(tx: Transaction, erasure: Erasure) -> None:
 
 
 PART = Part(
-    found={"audit": (Found(stored_as=KIND, texts=texts, recollections=recollections),)},
+    found={"audit": (SearchableKind(stored_as=KIND, texts=texts, recollections=recollections),)},
     usual=False,  # the audit trail repeats what messages say
     unsettled=waiting,
     settle=settle,

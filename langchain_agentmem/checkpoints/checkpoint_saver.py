@@ -89,8 +89,8 @@ from langchain_agentmem.rewinding import sealing
 from langchain_agentmem.rewinding import thread_memory as memories
 from langchain_agentmem.rewinding.graph_runs import runs_of
 from langchain_agentmem.storage import Operation, Transaction, query
-from langchain_agentmem.storage.database import Database, MemoryLike, Unopened, database_of
-from langchain_agentmem.storage.engine import Opening, OpeningOptions
+from langchain_agentmem.storage.database import Database, LazyDatabase, MemoryLike, database_of
+from langchain_agentmem.storage.engine import DatabaseOptions, OpeningOptions
 from langchain_agentmem.threads import checkpoint_log, thread_lines
 from langchain_agentmem.threads.checkpoint_log import Saved, next_version, short
 from langchain_agentmem.threads.thread_lines import Thread, ThreadDeleted
@@ -200,7 +200,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         Returns:
             The saver, to be used with `with` or `async with`, or closed by hand.
         """
-        unopened = Unopened(conn_string, Opening.of(options))
+        unopened = LazyDatabase(conn_string, DatabaseOptions.of(options))
         saver = cls(unopened, serde=serde, strict=strict, retention=retention, record=record)
         saver._owned = True
         return saver

@@ -28,7 +28,7 @@ from langchain_agentmem.messages.role_rounds import Attachment, Round
 from langchain_agentmem.rewinding.outlook import EVERYWHERE, SearchView, row_texts, said_from, sighted
 from langchain_agentmem.search.memory_search import Recollection, SearchHit
 from langchain_agentmem.storage import Transaction, query
-from langchain_agentmem.storage.part import Erasure, Found, Part
+from langchain_agentmem.storage.part import Erasure, Part, SearchableKind
 from langchain_agentmem.storage.transaction import Row
 
 
@@ -271,10 +271,10 @@ def _erase(tx: Transaction, erasure: Erasure) -> None:
 PART = Part(
     found={
         "message": (
-            Found(stored_as=message_log.MESSAGE, texts=texts, recollections=recollections),
-            Found(stored_as=message_log.NESTED_MESSAGE, texts=texts, recollections=recollections, named=True),
-            Found(stored_as="thread_post", texts=row_texts, recollections=rewound_recollections),
-            Found(stored_as="thread_round", texts=row_texts, recollections=rewound_recollections),
+            SearchableKind(stored_as=message_log.MESSAGE, texts=texts, recollections=recollections),
+            SearchableKind(stored_as=message_log.NESTED_MESSAGE, texts=texts, recollections=recollections, named=True),
+            SearchableKind(stored_as="thread_post", texts=row_texts, recollections=rewound_recollections),
+            SearchableKind(stored_as="thread_round", texts=row_texts, recollections=rewound_recollections),
         )
     },
     tables={"conversations": ("branch", "entry"), "compactions": ("compaction",), "prompts": ("prompt_note",)},

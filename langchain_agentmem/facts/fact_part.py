@@ -27,7 +27,7 @@ from langchain_agentmem.rewinding.message_sources import SET
 from langchain_agentmem.rewinding.outlook import SearchView, recollections_of, row_texts, sighted
 from langchain_agentmem.search.memory_search import Recollection, SearchHit
 from langchain_agentmem.storage import Transaction, query
-from langchain_agentmem.storage.part import Found, Part
+from langchain_agentmem.storage.part import Part, SearchableKind
 from langchain_agentmem.storage.transaction import Row
 
 FOUND_AS = "fact"
@@ -196,7 +196,9 @@ def _trouble_of(row: Any) -> str | None:
 
 PART = Part(
     found={
-        FOUND_AS: tuple(Found(stored_as=kind, texts=row_texts, recollections=recollections) for kind in (FACT, TEXT))
+        FOUND_AS: tuple(
+            SearchableKind(stored_as=kind, texts=row_texts, recollections=recollections) for kind in (FACT, TEXT)
+        )
     },
     verify={"facts": fact_problems},
 )

@@ -27,7 +27,7 @@ from langchain_agentmem.rewinding.outlook import found, row_texts, seen_recollec
 from langchain_agentmem.search.memory_search import Explanation
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import Outputs
-from langchain_agentmem.storage.part import Found, Part
+from langchain_agentmem.storage.part import Part, SearchableKind
 from langchain_agentmem.tracing import documents
 
 SNIPPET_CHARS = 3000
@@ -339,5 +339,8 @@ def _values_of(_: MemoryView | None, kept: list[MemoryVersion]) -> dict[int, tup
 
 _RECOLLECTIONS = partial(seen_recollections, values_of=_values_of)
 PART = Part(
-    found={kind: (Found(stored_as=kind, texts=row_texts, recollections=_RECOLLECTIONS),) for kind in (EVENT, RECORD)}
+    found={
+        kind: (SearchableKind(stored_as=kind, texts=row_texts, recollections=_RECOLLECTIONS),)
+        for kind in (EVENT, RECORD)
+    }
 )

@@ -66,12 +66,22 @@ from typing import Any
 from langchain_agentmem.base.encryption_key import key_in_environment
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.errors import InvalidInput, safe_repr
-from langchain_agentmem.storage.engine import POOL_SIZE, SCHEMA, Engine, Opening, Sizes
+from langchain_agentmem.storage.engine import POOL_SIZE, SCHEMA, DatabaseOptions, Engine, Sizes
 from langchain_agentmem.storage.queries import query
 from langchain_agentmem.storage.sqlite import SqliteEngine
 from langchain_agentmem.storage.transaction import Operation, Transaction
 
-__all__ = ["Engine", "Opening", "Operation", "Sizes", "Transaction", "is_postgres", "name_of", "open_engine", "query"]
+__all__ = [
+    "DatabaseOptions",
+    "Engine",
+    "Operation",
+    "Sizes",
+    "Transaction",
+    "is_postgres",
+    "name_of",
+    "open_engine",
+    "query",
+]
 
 _POSTGRES = re.compile(r"postgres(?:ql)?://|\s*(?:host|hostaddr|port|dbname|user|password|service)\s*=")
 _URL = re.compile(r"(?!file:)([A-Za-z][\w+.-]+):/")
@@ -116,7 +126,7 @@ def name_of(url: Any) -> str:
     return name
 
 
-def open_engine(url: Any, opening: Opening = Opening()) -> Engine:  # noqa: B008 - a value
+def open_engine(url: Any, opening: DatabaseOptions = DatabaseOptions()) -> Engine:  # noqa: B008 - a value
     """Open a database.
 
     Args:

@@ -91,7 +91,7 @@ def _in_thread(function: Callable[[], object]) -> None:
     _working.submit(partial(Context().run, function))
 
 
-class InUse(Generic[T]):
+class WeakRegistry(Generic[T]):
     """Objects that are in use. Others may be added, in any thread, while somebody iterates over them."""
 
     _changing = PerProcess(threading.Lock)
@@ -361,7 +361,7 @@ class Background:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.tasks = InUse[Task]()
+        self.tasks = WeakRegistry[Task]()
         self._kept: dict[TaskKey, Task] = {}
 
     def keep(self, key: TaskKey, due: Operation[float | None], work: Callable[[Lease], object]) -> Task:

@@ -20,8 +20,8 @@ from langchain_agentmem.base.concurrency import PerProcess, check_cancelled
 from langchain_agentmem.base.events import Hook, Hooks, MemoryEvent
 from langchain_agentmem.base.namespaces import Namespace, Scopes
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, StorageError, safe_repr
-from langchain_agentmem.storage import Engine, Opening, Operation, is_postgres, name_of, open_engine
-from langchain_agentmem.storage.background import Background, InUse
+from langchain_agentmem.storage import DatabaseOptions, Engine, Operation, is_postgres, name_of, open_engine
+from langchain_agentmem.storage.background import Background, WeakRegistry
 from langchain_agentmem.storage.part import bring_up_to_date
 from langchain_agentmem.tracing import SILENT, Content, RunType, Step, Thunk, Tracing, outcome
 
@@ -42,7 +42,7 @@ class HasDatabase(Protocol):
         ...
 
 
-class Unopened:
+class LazyDatabase:
     """A database for one part alone, which it opens when it has checked everything else.
 
     Args:
@@ -50,7 +50,7 @@ class Unopened:
         opening: How it is opened.
     """
 
-    def __init__(self, url: Any, opening: Opening) -> None:
+    def __init__(self, url: Any, opening: DatabaseOptions) -> None:
         self._open = partial(Database, url, opening=opening)
 
     @cached_property
@@ -97,7 +97,7 @@ class Database:
         *,
         hooks: Sequence[Hook] = (),
         trace_content: Content = True,
-        opening: Opening = Opening(),  # noqa: B008 - a value
+        opening: DatabaseOptions = DatabaseOptions(),  # noqa: B008 - a value
         clock: Clock = utc_now,
         new_id: NewId = new_uuid,
         scopes: Scopes = Scopes(),  # noqa: B008 - a value
@@ -115,9 +115,9 @@ class Database:
         self.background = Background(self.engine)
         self._bring_up_to_date()
         self.tracing.metadata["agentmem_database"] = self.engine.dialect
-        self.remembering = InUse[Any]()
-        self.writing = InUse[Any]()
-        self.draining = InUse[Any]()
+        self.remembering = WeakRegistry[Any]()
+        self.writing = WeakRegistry[Any]()
+        self.draining = WeakRegistry[Any]()
         self.on_write: list[Callable[[Database], object]] = []
         self.homes: list[Callable[[Mapping[str, Any]], Namespace]] = []
         self.scopes = scopes._replace(home=self._home)

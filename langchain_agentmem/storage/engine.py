@@ -43,7 +43,7 @@ _SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
 
 
 class OpeningOptions(TypedDict, total=False):
-    """The options of `Opening`, as parts of the memory pass them on."""
+    """The options of `DatabaseOptions`, as parts of the memory pass them on."""
 
     synchronous: Literal["NORMAL", "FULL"]
     busy_timeout: Annotated[float, Interval(ge=0, le=LONGEST)]
@@ -56,7 +56,7 @@ class OpeningOptions(TypedDict, total=False):
     key: KeyLike | None
 
 
-class Opening(NamedTuple):
+class DatabaseOptions(NamedTuple):
     """How a database is opened.
 
     Attributes:
@@ -83,12 +83,12 @@ class Opening(NamedTuple):
     key: EncryptionKey | None = None
 
     @classmethod
-    def of(cls, options: OpeningOptions) -> Opening:
+    def of(cls, options: OpeningOptions) -> DatabaseOptions:
         """The same of options, out of which the key is taken, so that nobody sees it there."""
         key = EncryptionKey.of(options.pop("key", None))
         return cls(**options)._replace(key=key)  # type: ignore[arg-type]  # the one that is not there any more
 
-    def checked(self) -> Opening:
+    def checked(self) -> DatabaseOptions:
         """The same.
 
         Raises:
@@ -122,7 +122,7 @@ class Sizes(NamedTuple):
     tables: dict[str, int]
 
 
-class Finding(NamedTuple):
+class HealthCheck(NamedTuple):
     """One check of a database or of what surrounds it.
 
     Attributes:
@@ -138,7 +138,7 @@ class Finding(NamedTuple):
     remedy: str = ""
 
 
-class Calls:
+class ActiveCalls:
     """The calls of one process that are under way.
 
     Attributes:
@@ -153,7 +153,7 @@ class Calls:
         self.held = False
 
 
-class RolledBack(Exception):
+class RollbackRequested(Exception):
     """Ends a rehearsal.
 
     Args:
@@ -182,9 +182,9 @@ class Engine(ABC):
     encrypted: bool = False
 
     _opening = PerProcess(threading.Lock)
-    _calls = PerProcess(Calls)
+    _calls = PerProcess(ActiveCalls)
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: DatabaseOptions) -> None:
         self.opening = opening.checked()
         self._closed = False
 
@@ -204,16 +204,18 @@ class Engine(ABC):
     def sizes(self) -> Sizes:
         """How many bytes are in use, and by which tables."""
 
-    def health(self) -> Iterator[Finding]:
+    def health(self) -> Iterator[HealthCheck]:
         """Check the rights of the user and what surrounds the database. It reads little and changes nothing."""
         [row] = self.read(query.count_unembedded)
         if not row["dimensions"]:
-            yield Finding("vectors", "ok", "none are wanted: search goes by words")
+            yield HealthCheck("vectors", "ok", "none are wanted: search goes by words")
         elif not row["waiting"]:
-            yield Finding("vectors", "ok", f"every document has one of {row['dimensions']:,} dimensions")
+            yield HealthCheck("vectors", "ok", f"every document has one of {row['dimensions']:,} dimensions")
         else:
             lag = f"{row['waiting']:,} documents wait for their vectors, and are found by words alone until then."
-            yield Finding("vectors", "note", lag, "Open the memory with its embeddings (index=...) and call settle().")
+            yield HealthCheck(
+                "vectors", "note", lag, "Open the memory with its embeddings (index=...) and call settle()."
+            )
 
     @abstractmethod
     def scrub(self) -> None:
@@ -281,11 +283,11 @@ class Engine(ABC):
         """
 
         def rehearsal(tx: Transaction) -> NoReturn:
-            raise RolledBack(do(tx))
+            raise RollbackRequested(do(tx))
 
         try:
             self.write(rehearsal)
-        except RolledBack as done:
+        except RollbackRequested as done:
             return done.value  # type: ignore[no-any-return]  # an exception is not generic
 
     def close(self) -> None:

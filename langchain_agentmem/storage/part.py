@@ -20,7 +20,7 @@ RecollectionsOf: TypeAlias = Callable[[Transaction, Sequence[Any], int, Any], Ma
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
+class SearchableKind:
     """A kind of thing that a search finds.
 
     Attributes:
@@ -93,7 +93,7 @@ class Part:
         erase: Deletes what an erasure names.
     """
 
-    found: Mapping[str, Sequence[Found]] = field(default_factory=dict)
+    found: Mapping[str, Sequence[SearchableKind]] = field(default_factory=dict)
     usual: bool = True
     unsettled: Operation[bool] | None = None
     settle: Operation[Any] | None = None

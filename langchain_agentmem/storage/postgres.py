@@ -26,7 +26,7 @@ from langchain_agentmem.base.concurrency import reading, writing
 from langchain_agentmem.base.safe_repr import without_passwords
 from langchain_agentmem.errors import safe_repr
 from langchain_agentmem.storage import engine
-from langchain_agentmem.storage.engine import Engine, Finding, Opening, RolledBack, Sizes
+from langchain_agentmem.storage.engine import DatabaseOptions, Engine, HealthCheck, RollbackRequested, Sizes
 from langchain_agentmem.storage.queries import load, numbered, query, returns_rows, writes
 from langchain_agentmem.storage.transaction import Operation, Rows, Select, Transaction, Values, refuse
 
@@ -37,11 +37,11 @@ try:
 
     from langchain_agentmem.storage.postgres_session import (
         Answer,
+        BorrowedPool,
         Connection,
-        GivenPool,
         NoAnswerError,
         Pool,
-        Prepared,
+        PreparedQuery,
         Session,
         milliseconds,
     )
@@ -122,10 +122,10 @@ _ERRORS: tuple[tuple[type[Exception], errors.StorageError], ...] = (
 
 
 @cache
-def prepared(sql: str) -> Prepared:
+def prepared(sql: str) -> PreparedQuery:
     """A query with named parameters, as PostgreSQL takes it."""
     text, names = numbered(sql, "$")
-    return Prepared(text.encode(), names, returns_rows(sql), writes(sql))
+    return PreparedQuery(text.encode(), names, returns_rows(sql), writes(sql))
 
 
 _GIVE_RECEIPT = prepared(
@@ -177,7 +177,7 @@ class _PostgresTransaction(Transaction):
     def run_sql(self, sql: str, parameters: Mapping[str, Any], *, ahead: bool = False) -> Rows:
         return self._send(prepared(sql), parameters, ahead=ahead)
 
-    def _send(self, statement: Prepared, parameters: Mapping[str, Any], *, ahead: bool) -> Rows:
+    def _send(self, statement: PreparedQuery, parameters: Mapping[str, Any], *, ahead: bool) -> Rows:
         answer: Answer = self._execute(statement, parameters)
         if not statement.returns:
             return ()
@@ -214,9 +214,9 @@ class PostgresEngine(Engine):
     """
 
     dialect = "postgres"
-    _pool: Pool | GivenPool
+    _pool: Pool | BorrowedPool
 
-    def __init__(self, url: Any, opening: Opening = Opening()) -> None:  # noqa: B008 - a value
+    def __init__(self, url: Any, opening: DatabaseOptions = DatabaseOptions()) -> None:  # noqa: B008 - a value
         super().__init__(opening)
         for workers in (reading, writing):
             workers.size = max(workers.size, self.opening.pool_size)
@@ -230,7 +230,7 @@ class PostgresEngine(Engine):
         if self._given is None:
             self._pool = Pool(self._session, size=self.opening.pool_size, timeout=self.opening.busy_timeout)
         else:
-            self._pool = GivenPool(self._given, self._session_on, timeout=self.opening.busy_timeout)
+            self._pool = BorrowedPool(self._given, self._session_on, timeout=self.opening.busy_timeout)
         with translated(self.path):
             try:
                 if self._run(lambda tx: self._missing(lambda sql: tx.run_sql(sql, {})), write=False):
@@ -301,11 +301,11 @@ class PostgresEngine(Engine):
             tx.run_sql("select set_config('lock_timeout', :wait, true)", {"wait": milliseconds(self._timeout)})
             # Where the server is still at it, this waits until it is done.
             [row] = tx.run_sql(_RECEIPT_OF, {"session": lost.receipt["session"]})
-            raise RolledBack(row["transactions"])
+            raise RollbackRequested(row["transactions"])
 
         try:
             self._run(count, write=True)
-        except RolledBack as done:
+        except RollbackRequested as done:
             return bool(done.value == lost.receipt["transactions"])
         except Exception as error:
             raise errors.StorageError(
@@ -418,28 +418,30 @@ class PostgresEngine(Engine):
 
     # -- care --------------------------------------------------------------------------------------------------
 
-    def health(self) -> Iterator[Finding]:
+    def health(self) -> Iterator[HealthCheck]:
         """Check the server's version and connections, the rights of the role, and the vectors."""
         [row] = self.read(lambda tx: tx.run_sql(_HEALTH, {}))
-        yield Finding("postgresql", "ok", f"PostgreSQL {row['version']}")
+        yield HealthCheck("postgresql", "ok", f"PostgreSQL {row['version']}")
         used = f"{row['used']:,} of {row['most']:,} connections are in use"
         if row["used"] > row["most"] * CROWDED:
             remedy = "Lower pool_size in the programs, put a pooler in front, or raise max_connections."
-            yield Finding("connections", "problem", used, remedy)
+            yield HealthCheck("connections", "problem", used, remedy)
         else:
-            yield Finding("connections", "ok", used)
+            yield HealthCheck("connections", "ok", used)
         rights = f"select, insert, update, delete on all tables in schema {self.opening.schema}"
         remedy = f"Let the owner of the tables run: grant {rights} to ..."
         if not row["reads"]:
-            yield Finding("permissions", "problem", "This user may not read all tables of the memory.", remedy)
+            yield HealthCheck("permissions", "problem", "This user may not read all tables of the memory.", remedy)
         elif row["replica"]:
-            yield Finding(
+            yield HealthCheck(
                 "permissions", "note", "The server is a replica, which is only read.", "Write to the primary."
             )
         elif not row["writes"]:
-            yield Finding("permissions", "note", "This user may read the tables, and not write all of them.", remedy)
+            yield HealthCheck(
+                "permissions", "note", "This user may read the tables, and not write all of them.", remedy
+            )
         else:
-            yield Finding("permissions", "ok", "this user may write")
+            yield HealthCheck("permissions", "ok", "this user may write")
         yield from super().health()
 
     def sizes(self) -> Sizes:

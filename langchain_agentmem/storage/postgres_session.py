@@ -56,7 +56,7 @@ _WAKE = 0.1
 """Seconds after which a wait looks whether the process was interrupted."""
 
 
-class Prepared(NamedTuple):
+class PreparedQuery(NamedTuple):
     """A query as PostgreSQL takes it.
 
     Attributes:
@@ -80,7 +80,7 @@ _Key: TypeAlias = tuple[str, bytes, tuple[int, ...]]
 """What tells a prepared statement from others: the schema that it was prepared for, its text, and its types."""
 
 
-class _Bound(NamedTuple):
+class _BoundParameter(NamedTuple):
     """A parameter as it travels."""
 
     type: int
@@ -88,7 +88,7 @@ class _Bound(NamedTuple):
     value: bytes | None
 
 
-_NULL: Final = _Bound(_UNKNOWN, pq.Format.TEXT, None)
+_NULL: Final = _BoundParameter(_UNKNOWN, pq.Format.TEXT, None)
 
 
 class Answer(Sequence[Any]):
@@ -223,7 +223,7 @@ class Session:
         self._begun = self._put(BEGIN if write else BEGIN_READING)
         self._put(SETTINGS, [_bound(each) for each in (schema, milliseconds(lock), milliseconds(patience))])
 
-    def execute(self, query: Prepared, parameters: Mapping[str, Any]) -> Answer:
+    def execute(self, query: PreparedQuery, parameters: Mapping[str, Any]) -> Answer:
         """Put a statement into the pipe."""
         self.wrote = self.wrote or query.writes
         return self._put(query.text, [_bound(parameters[name]) for name in query.names])
@@ -301,7 +301,7 @@ class Session:
 
     # -- the pipe ----------------------------------------------------------------------------------------------
 
-    def _put(self, text: bytes, bound: Sequence[_Bound] = ()) -> Answer:
+    def _put(self, text: bytes, bound: Sequence[_BoundParameter] = ()) -> Answer:
         types = tuple([each.type for each in bound])
         values, formats = [each.value for each in bound], [each.format for each in bound]
         if self.direct:
@@ -380,7 +380,7 @@ def milliseconds(seconds: float) -> str:
     return f"{max(1, round(seconds * 1000))}ms"
 
 
-def _bound(value: Any) -> _Bound:
+def _bound(value: Any) -> _BoundParameter:
     """A value as a parameter."""
     if value is None:
         return _NULL
@@ -388,15 +388,15 @@ def _bound(value: Any) -> _Bound:
         text = value.encode()
         if b"\0" in text:  # libpq would take it for the end
             raise pg.DataError("a text cannot contain the character NUL")
-        return _Bound(_UNKNOWN, pq.Format.TEXT, text)
+        return _BoundParameter(_UNKNOWN, pq.Format.TEXT, text)
     if isinstance(value, bool):
-        return _Bound(_BOOL, pq.Format.TEXT, b"t" if value else b"f")
+        return _BoundParameter(_BOOL, pq.Format.TEXT, b"t" if value else b"f")
     if isinstance(value, int):
-        return _Bound(_INT8, pq.Format.TEXT, b"%d" % value)
+        return _BoundParameter(_INT8, pq.Format.TEXT, b"%d" % value)
     if isinstance(value, float):
-        return _Bound(_FLOAT8, pq.Format.TEXT, float.__repr__(value).encode())
+        return _BoundParameter(_FLOAT8, pq.Format.TEXT, float.__repr__(value).encode())
     if isinstance(value, bytes | bytearray | memoryview):
-        return _Bound(_BYTEA, pq.Format.BINARY, bytes(value))
+        return _BoundParameter(_BYTEA, pq.Format.BINARY, bytes(value))
     raise pg.DataError(f"a parameter cannot be a {type(value).__name__}")
 
 
@@ -471,7 +471,7 @@ class Pool:
             self._free.notify()
 
 
-class GivenPool:
+class BorrowedPool:
     """Lends sessions on the connections of a psycopg pool, which is somebody else's and is never closed.
 
     Args:

@@ -27,7 +27,7 @@ from langchain_agentmem.base.files import file_of, made_private, whole_copy
 from langchain_agentmem.errors import safe_repr
 from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.encrypted_database import APPLICATION_ID, Cipher, no_database
-from langchain_agentmem.storage.engine import Engine, Finding, Opening, Sizes
+from langchain_agentmem.storage.engine import DatabaseOptions, Engine, HealthCheck, Sizes
 from langchain_agentmem.storage.queries import for_sqlite, load, query
 from langchain_agentmem.storage.transaction import Operation, Rows, Select, Transaction, Values, refuse
 
@@ -136,7 +136,7 @@ class SqliteEngine(Engine):
     _in_call = False  # when the process last forked
     _writing = PerProcess(threading.RLock)
 
-    def __init__(self, path: str, opening: Opening = Opening()) -> None:  # noqa: B008 - a value
+    def __init__(self, path: str, opening: DatabaseOptions = DatabaseOptions()) -> None:  # noqa: B008 - a value
         super().__init__(opening)
         self.path = path
         self.lasting = path != ":memory:" and not _MEMORY_URI.match(path)
@@ -365,16 +365,16 @@ class SqliteEngine(Engine):
             self._writer.execute("insert into search_index (search_index) values ('integrity-check')")
         return found
 
-    def health(self) -> Iterator[Finding]:
+    def health(self) -> Iterator[HealthCheck]:
         """Check whether the file may be written and is encrypted, and the vectors."""
         file = file_of(self._file)
         if all(os.access(each, os.W_OK) for each in (file, file.parent)):
-            yield Finding("permissions", "ok", "the file and its folder may be written")
+            yield HealthCheck("permissions", "ok", "the file and its folder may be written")
         else:
             found = f"{safe_repr(str(file))} or its folder may not be written, so nothing can be remembered."
-            yield Finding("permissions", "note", found, "Let this user write both: SQLite keeps its log there.")
+            yield HealthCheck("permissions", "note", found, "Let this user write both: SQLite keeps its log there.")
         if self.encrypted:
-            yield Finding("encryption", "ok", "every page is encrypted, by SQLCipher")
+            yield HealthCheck("encryption", "ok", "every page is encrypted, by SQLCipher")
         yield from super().health()
 
     def sizes(self) -> Sizes:

@@ -237,7 +237,7 @@ def pages(rows: Iterable[T], size: int | None = None) -> Iterator[list[T]]:
         yield page
 
 
-class Counting:
+class CountingProgress:
     """Reports how many rows were looked at.
 
     Args:
@@ -272,7 +272,7 @@ def fill(source: RowSource, tx: Transaction, *, within: Namespace = (), progress
     Returns:
         The number of rows of each table.
     """
-    counting = Counting(progress, "copying", (source.count(table, within) for table in TABLES))
+    counting = CountingProgress(progress, "copying", (source.count(table, within) for table in TABLES))
     written = Counter[str]()
     for table in TABLES:
         if within and table.name == "audit_head":  # its row is written with the chain

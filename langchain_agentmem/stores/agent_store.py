@@ -85,8 +85,8 @@ from langchain_agentmem.search.analysis import question
 from langchain_agentmem.search.memory_search import near
 from langchain_agentmem.search.vectors import VectorQuery, embed_with, embedder_of
 from langchain_agentmem.storage.background import Lease, Task, TaskKey
-from langchain_agentmem.storage.database import Database, MemoryLike, Unopened, database_of
-from langchain_agentmem.storage.engine import Opening, OpeningOptions
+from langchain_agentmem.storage.database import Database, LazyDatabase, MemoryLike, database_of
+from langchain_agentmem.storage.engine import DatabaseOptions, OpeningOptions
 from langchain_agentmem.stores import item_rows, store_batch
 from langchain_agentmem.stores.item_rows import PAGE, ttl_of
 from langchain_agentmem.stores.item_search import Look, SharedItems, ThreadItems
@@ -407,7 +407,7 @@ class AgentMemoryStore(Closable, ItemStore):
         Returns:
             The store, to be used with `with` or `async with`, or closed by hand.
         """
-        opened = cls(Unopened(conn_string, Opening.of(options)), index=index, ttl=ttl)
+        opened = cls(LazyDatabase(conn_string, DatabaseOptions.of(options)), index=index, ttl=ttl)
         opened._owned = True
         return opened
 

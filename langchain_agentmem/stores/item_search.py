@@ -43,7 +43,7 @@ from langchain_agentmem.search.memory_search import Recollection, SearchFilter, 
 from langchain_agentmem.search.search_index import DocumentSeries
 from langchain_agentmem.search.vectors import VectorQuery
 from langchain_agentmem.storage import Transaction, query
-from langchain_agentmem.storage.part import Erasure, Found, Part
+from langchain_agentmem.storage.part import Erasure, Part, SearchableKind
 from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.stores import byte_store, item_rows
 from langchain_agentmem.stores.item_rows import (
@@ -640,8 +640,8 @@ def _erase(tx: Transaction, erasure: Erasure) -> None:
 PART = Part(
     found={
         "item": (
-            Found(stored_as="item", texts=texts, recollections=recollections),
-            Found(stored_as="thread_item", texts=rewound_texts, recollections=rewound_recollections),
+            SearchableKind(stored_as="item", texts=texts, recollections=recollections),
+            SearchableKind(stored_as="thread_item", texts=rewound_texts, recollections=rewound_recollections),
         )
     },
     tables={"items": ("item",), "blobs": ("blob",)},

@@ -39,7 +39,7 @@ from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.search.analysis import question
 from langchain_agentmem.storage import Operation, Transaction, is_pool, name_of, query
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.engine import Finding, Sizes
+from langchain_agentmem.storage.engine import HealthCheck, Sizes
 from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.storage.sqlite import SqliteEngine
 from langchain_agentmem.storage.transaction import Row
@@ -414,7 +414,7 @@ class Admin(Upkeep):
 
     averify = awaited(verify)
 
-    def diagnose(self) -> list[Finding]:
+    def diagnose(self) -> list[HealthCheck]:
         """Look for trouble with the database and around it, as far as that is told without reading all of it.
 
         It is what `agentmem doctor --quick` tells. A database in memory has only what is around it.

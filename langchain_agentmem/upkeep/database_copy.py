@@ -38,8 +38,8 @@ from langchain_agentmem.errors import (
 from langchain_agentmem.messages.message import body_text
 from langchain_agentmem.search import search_index
 from langchain_agentmem.storage import (
+    DatabaseOptions,
     Engine,
-    Opening,
     Transaction,
     encrypted_database,
     is_postgres,
@@ -206,7 +206,7 @@ def _opened(path: Path, key: EncryptionKey | None) -> Iterator[SqliteEngine]:
 
 def _made(path: Path, key: EncryptionKey | None) -> SqliteEngine:
     """Open a file whose rows were measured when they were written."""
-    return SqliteEngine(str(path), Opening(key=key, limits=MEASURED_BEFORE))
+    return SqliteEngine(str(path), DatabaseOptions(key=key, limits=MEASURED_BEFORE))
 
 
 def _check(engine: Engine, within: Namespace, progress: Watch | None) -> None:
@@ -304,7 +304,7 @@ def copy(
     """
     check_flag("force", force)
     if is_postgres(target):
-        with contextlib.closing(open_engine(target, Opening(key=key, limits=MEASURED_BEFORE))) as engine:
+        with contextlib.closing(open_engine(target, DatabaseOptions(key=key, limits=MEASURED_BEFORE))) as engine:
             if _server_of(engine) == _server_of(source):
                 raise InvalidInput(f"{safe_repr(engine.path)} is the database itself. Copy it to another place.")
             return _copied(source, engine, engine.path, force=force, progress=progress)
@@ -426,7 +426,7 @@ def restore(
     else:
         with whole_copy(_free_file(name, key, force=force)) as made:
             encrypted_database.copied_file(file, made, key)
-            opening = Opening(key=key, limits=MEASURED_BEFORE)
+            opening = DatabaseOptions(key=key, limits=MEASURED_BEFORE)
             with contextlib.closing(Database(made, opening=opening)) as database:
                 report = _verified(database.engine, damaged, progress, index=True)
     return report

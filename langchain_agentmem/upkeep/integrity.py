@@ -26,7 +26,7 @@ from langchain_agentmem.errors import DatabaseTimeout, InvalidInput, MemoryClose
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.search import search_index
 from langchain_agentmem.storage import Engine, Operation, Transaction, open_engine, queries, query
-from langchain_agentmem.storage.engine import SCHEMA, Finding, Opening
+from langchain_agentmem.storage.engine import SCHEMA, DatabaseOptions, HealthCheck
 from langchain_agentmem.storage.part import Erasure, all_parts
 from langchain_agentmem.storage.sqlite import SQLITE_VERSION, SqliteEngine
 from langchain_agentmem.storage.transfer import move_rows
@@ -300,7 +300,7 @@ def diagnose(
     deep: bool = True,
     progress: Watch | None = None,
     key: KeyLike | None = None,
-) -> Iterator[Finding]:
+) -> Iterator[HealthCheck]:
     """Look for trouble with the installation and a database, which is opened to be read only.
 
     Args:
@@ -317,36 +317,36 @@ def diagnose(
         InvalidInput: `schema` cannot be the name of one, or `key` no key.
     """
     key = EncryptionKey.of(key)
-    opening = Opening(schema=schema, key=key, read_only=True, migrate=False, busy_timeout=PATIENCE).checked()
+    opening = DatabaseOptions(schema=schema, key=key, read_only=True, migrate=False, busy_timeout=PATIENCE).checked()
     yield from _environment()
     if url is None:
-        yield Finding("database", "note", "None was named, so none was looked at.", "agentmem doctor DATABASE")
+        yield HealthCheck("database", "note", "None was named, so none was looked at.", "agentmem doctor DATABASE")
         return
     try:
         with closing(open_engine(url, opening)) as engine:
-            yield Finding("schema", "ok", "up to date")
+            yield HealthCheck("schema", "ok", "up to date")
             yield from engine.health()
             if deep:
                 yield from _verified(engine, progress)
     except errors.MissingExtra as error:
-        yield Finding("database", "problem", str(error), f"pip install '{PACKAGE}[{error.extra}]'")
+        yield HealthCheck("database", "problem", str(error), f"pip install '{PACKAGE}[{error.extra}]'")
     except errors.AgentMemoryError as error:
         usual = "Check the address, the password and whether it runs."
-        yield Finding("database", "problem", str(error), _REMEDIES.get(type(error), usual))
+        yield HealthCheck("database", "problem", str(error), _REMEDIES.get(type(error), usual))
 
 
-def _environment() -> Iterator[Finding]:
-    yield Finding("python", "ok", f"Python {platform.python_version()} on {platform.system()} {platform.machine()}")
+def _environment() -> Iterator[HealthCheck]:
+    yield HealthCheck("python", "ok", f"Python {platform.python_version()} on {platform.system()} {platform.machine()}")
     try:
         SqliteEngine(":memory:").close()
-        yield Finding("sqlite", "ok", f"SQLite {SQLITE_VERSION} with full-text search")
+        yield HealthCheck("sqlite", "ok", f"SQLite {SQLITE_VERSION} with full-text search")
     except errors.StorageError as error:
-        yield Finding("sqlite", "problem", str(error), "Use a Python that brings a newer SQLite, or PostgreSQL.")
+        yield HealthCheck("sqlite", "problem", str(error), "Use a Python that brings a newer SQLite, or PostgreSQL.")
 
 
-def _verified(engine: Engine, progress: Watch | None) -> Iterator[Finding]:
+def _verified(engine: Engine, progress: Watch | None) -> Iterator[HealthCheck]:
     problems = verify(engine, progress, index=not engine.read(search_index.is_old)).problems
     for problem in problems:
-        yield Finding("verify", "problem", problem, "Make a copy of the database, then restore the newest backup.")
+        yield HealthCheck("verify", "problem", problem, "Make a copy of the database, then restore the newest backup.")
     if not problems:
-        yield Finding("verify", "ok", "the content is whole")
+        yield HealthCheck("verify", "ok", "the content is whole")

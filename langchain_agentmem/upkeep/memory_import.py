@@ -33,7 +33,15 @@ from langchain_agentmem.search.search_index import DocumentSeries, IndexedDocume
 from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import all_parts
-from langchain_agentmem.storage.transfer import TABLES, Counting, RowSource, Table, has_row, number_documents, pages
+from langchain_agentmem.storage.transfer import (
+    TABLES,
+    CountingProgress,
+    RowSource,
+    Table,
+    has_row,
+    number_documents,
+    pages,
+)
 from langchain_agentmem.threads import thread_lines
 
 Row: TypeAlias = dict[str, Any]
@@ -72,7 +80,7 @@ class MemoryImport:
         self._source, self._file, self._tx = source, file, tx
         self._now, self._limits = database.now(), database.limits
         taken = [table for table in TABLES if table.name not in _NOT_TAKEN]
-        self._counting = Counting(progress, "importing", map(source.count, taken))
+        self._counting = CountingProgress(progress, "importing", map(source.count, taken))
         self._ids: dict[str, dict[int, int]] = defaultdict(dict)  # by table: ids in the export, and here
         self._threads_here: dict[int, int] = {}
         self._heads: dict[int, tuple[int, int] | None] = {}  # of these threads, as they were

@@ -20,7 +20,7 @@ from langchain_agentmem.layers import resource_memory
 from langchain_agentmem.messages import provider_content
 from langchain_agentmem.rewinding import outlook
 from langchain_agentmem.search import analysis, dates
-from langchain_agentmem.storage.engine import Opening
+from langchain_agentmem.storage.engine import DatabaseOptions
 from langchain_agentmem.storage.queries import DIALECTS, load, sized
 from langchain_agentmem.stores import byte_store, item_rows, item_search
 from langchain_agentmem.studio import application
@@ -143,8 +143,10 @@ class TestWhatIsImported:
             )
             memory.export(tmp_path / "all.jsonl")
             # As if these had been larger than the usual limits.
-            monkeypatch.setitem(Opening._field_defaults, "limits", SMALL)
-            monkeypatch.setattr(Opening.__new__, "__defaults__", tuple(Opening._field_defaults.values()))
+            monkeypatch.setitem(DatabaseOptions._field_defaults, "limits", SMALL)
+            monkeypatch.setattr(
+                DatabaseOptions.__new__, "__defaults__", tuple(DatabaseOptions._field_defaults.values())
+            )
             memory.admin.copy(copied := str(tmp_path / "copied.db"))
         Admin.restore(tmp_path / "all.jsonl", restored := str(tmp_path / "restored.db"))
         for each in (copied, restored):

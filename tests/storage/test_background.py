@@ -10,7 +10,7 @@ import pytest
 
 from langchain_agentmem.base.concurrency import Workers
 from langchain_agentmem.errors import MemoryClosed, StorageError
-from langchain_agentmem.storage import Opening, background
+from langchain_agentmem.storage import DatabaseOptions, background
 from langchain_agentmem.storage.background import Lease, Task, TaskKey
 from langchain_agentmem.storage.database import Database
 from tests.support.waiting import Awaited
@@ -215,7 +215,7 @@ class TestClosing:
 
     def test_who_may_only_read_does_nothing(self, url):
         Database(url).close()
-        reading = Database(url, opening=Opening(read_only=True))
+        reading = Database(url, opening=DatabaseOptions(read_only=True))
         work = Work(reading)
         work.task.wake()
         work.task.hurry(60)

@@ -27,7 +27,7 @@ from langchain_agentmem.errors import (
     MemoryClosed,
     StorageError,
 )
-from langchain_agentmem.storage import Opening, engine
+from langchain_agentmem.storage import DatabaseOptions, engine
 from langchain_agentmem.storage.postgres import _ADVISORY_LOCK, PostgresEngine, prepared
 from langchain_agentmem.storage.postgres_session import Session
 from langchain_agentmem.storage.queries import load
@@ -508,7 +508,7 @@ class TestBusy:
         with psycopg.connect(url) as other:
             other.execute(f"select pg_advisory_lock({_ADVISORY_LOCK})")
             with pytest.raises(DatabaseBusy, match="lock timeout"):  # and not only since `timeout` has passed
-                PostgresEngine(url, Opening(busy_timeout=0, timeout=1.0))
+                PostgresEngine(url, DatabaseOptions(busy_timeout=0, timeout=1.0))
 
 
 @pytest.mark.bare

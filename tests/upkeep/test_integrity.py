@@ -321,7 +321,7 @@ class TestTransfer:
     def test_an_export_that_fails_leaves_the_old_file(self, memory, tmp_path, monkeypatch):
         fill(memory).export(path := tmp_path / "export.db")
         old = path.read_bytes()
-        monkeypatch.setattr("langchain_agentmem.storage.transfer.Counting.add", lambda *_: 1 / 0)
+        monkeypatch.setattr("langchain_agentmem.storage.transfer.CountingProgress.add", lambda *_: 1 / 0)
         with suppress(ZeroDivisionError):
             memory.export(path)
         assert path.read_bytes() == old

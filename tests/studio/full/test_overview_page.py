@@ -6,7 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.storage.engine import Finding
+from langchain_agentmem.storage.engine import HealthCheck
 from langchain_agentmem.studio import pages
 from langchain_agentmem.upkeep.admin import NamespaceSummary
 
@@ -84,7 +84,7 @@ def test_growth_is_a_picture_and_a_table(memory, browse, clock):
 
 @pytest.mark.sqlite_suffices
 def test_trouble_is_told_with_its_remedy(memory, browse, monkeypatch):
-    found = [Finding("disk", "problem", "No <b>room</b>.", "Make some."), Finding("python", "ok", "Python 3")]
+    found = [HealthCheck("disk", "problem", "No <b>room</b>.", "Make some."), HealthCheck("python", "ok", "Python 3")]
     monkeypatch.setattr(type(memory.admin), "diagnose", lambda _: found)
     text = browse(memory).harmless("/")
     assert "<strong>disk</strong> No &lt;b&gt;room&lt;/b&gt;.<br>Make some." in text

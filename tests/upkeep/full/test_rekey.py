@@ -15,7 +15,7 @@ from langchain_agentmem.base.encryption_key import EncryptionKey
 from langchain_agentmem.cli.app import command_line
 from langchain_agentmem.errors import DatabaseBusy, DatabaseUnreadable
 from langchain_agentmem.storage.encrypted_database import connected
-from langchain_agentmem.storage.engine import Opening
+from langchain_agentmem.storage.engine import DatabaseOptions
 from langchain_agentmem.storage.sqlite import SqliteEngine
 from langchain_agentmem.upkeep.admin import Admin
 from tests.cli.commands import invoked
@@ -133,7 +133,7 @@ def opened_with(path, *keys) -> bytes | None:
     """The key that opens a database, which is in its usual mode afterwards."""
     for key in keys:
         try:
-            engine = SqliteEngine(str(path), Opening.of({"key": key}))
+            engine = SqliteEngine(str(path), DatabaseOptions.of({"key": key}))
         except DatabaseUnreadable:
             continue
         with closing(engine):
