@@ -159,7 +159,7 @@ def test_files_that_pages_and_docstrings_name_are_there():
 
 ITERATES = {
     "storage/postgres_session.py Session._while": "psycopg's protocol for waiting on a connection",
-    "stores/agent_store.py SweepingEnd.__await__": "Python's protocol of awaitables",
+    "stores/agent_store.py Sweeper.__await__": "Python's protocol of awaitables",
     "base/concurrency.py AwaitableNumber.__await__": "the same",
     "base/concurrency.py CompletedAwaitable.__await__": "the same",
     "checkpoints/checkpoint_saver.py AgentMemorySaver.list": "the interface of LangGraph's savers",

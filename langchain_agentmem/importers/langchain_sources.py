@@ -40,7 +40,7 @@ from langchain_agentmem.storage import is_postgres, name_of
 from langchain_agentmem.storage.foreign_tables import ForeignTables, columns_in, foreign_tables, read_only
 from langchain_agentmem.storage.transfer import PAGE, pages
 from langchain_agentmem.stores import item_rows, item_search
-from langchain_agentmem.stores.item_rows import ItemDraft, ItemPlace, Times
+from langchain_agentmem.stores.item_rows import ItemDraft, ItemPlace, ItemTimes
 
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
@@ -184,7 +184,7 @@ def _drafted(row: _Row, namespace: Sequence[str], to: parcels.ImportTarget) -> t
     data = item_rows.written(value)
     created = parcels.time_of(row.get("created_at"), to.now)
     end = None if row.get("expires_at") is None else parcels.time_of(row["expires_at"], to.now)
-    times = Times(created, parcels.time_of(row.get("updated_at"), created), end)
+    times = ItemTimes(created, parcels.time_of(row.get("updated_at"), created), end)
     minutes = row.get("ttl_minutes")
     draft = ItemDraft(data, item_rows.ttl_of(minutes), item_rows.text_of(value, data), None, times)
     if end is not None and end <= to.now:

@@ -89,7 +89,7 @@ from langchain_agentmem.storage.database import Database, LazyDatabase, MemoryLi
 from langchain_agentmem.storage.engine import DatabaseOptions, OpeningOptions
 from langchain_agentmem.stores import item_rows, store_batch
 from langchain_agentmem.stores.item_rows import PAGE, ttl_of
-from langchain_agentmem.stores.item_search import Look, SharedItems, ThreadItems
+from langchain_agentmem.stores.item_search import ItemQuery, SharedItems, ThreadItems
 from langchain_agentmem.stores.store_batch import Answers, Batch, Fields, Items
 from langchain_agentmem.tracing import RunType
 
@@ -230,7 +230,7 @@ class ItemStore(BaseStore):
         check_cancelled()
         engine = self.database.engine
 
-        def dense(look: Look) -> VectorQuery | None:
+        def dense(look: ItemQuery) -> VectorQuery | None:
             return near(self.database, question(look.question, now), opened().walls(look))
 
         batch.embed(dense)
@@ -315,7 +315,7 @@ SWEEP_MINUTES = 5.0
 """Between two sweeps, unless something else is asked for."""
 
 
-class SweepingEnd(Future[None]):
+class Sweeper(Future[None]):
     """Sweeps a store every few seconds, until it is cancelled, stopped, or the store is gone, which it holds weakly.
 
     It is done when it has ended. Awaiting it returns a task of asyncio immediately, and both end together.
@@ -384,7 +384,7 @@ class AgentMemoryStore(Closable, ItemStore):
 
     def __init__(self, memory: MemoryLike, *, index: IndexGiven | None = None, ttl: TTLConfig | None = None) -> None:
         super().__init__(memory, index, ttl)
-        self._sweeper: SweepingEnd | None = None
+        self._sweeper: Sweeper | None = None
         self._owned = False
 
     @classmethod
@@ -442,7 +442,7 @@ class AgentMemoryStore(Closable, ItemStore):
 
     asweep_ttl = awaited(sweep_ttl, writes=True)
 
-    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> SweepingEnd:
+    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Sweeper:
         """Sweep in the background, until `stop_ttl_sweeper`, `close`, or the end of this store.
 
         Args:
@@ -459,7 +459,7 @@ class AgentMemoryStore(Closable, ItemStore):
         given = configured if sweep_interval_minutes is None else sweep_interval_minutes
         minutes = ttl_of(given) or SWEEP_MINUTES
         if self._sweeper is None or self._sweeper.done():
-            self._sweeper = SweepingEnd(self, min(minutes * 60, threading.TIMEOUT_MAX))
+            self._sweeper = Sweeper(self, min(minutes * 60, threading.TIMEOUT_MAX))
         return self._sweeper
 
     def stop_ttl_sweeper(self, timeout: float | None = None) -> AwaitableNumber:

@@ -184,7 +184,7 @@ class ItemPlace(NamedTuple):
     key: str
 
 
-class Times(NamedTuple):
+class ItemTimes(NamedTuple):
     """When an item of another database was made and last written, and when it expires, if ever; in microseconds."""
 
     created_at: int
@@ -209,7 +209,7 @@ class ItemDraft(NamedTuple):
     ttl: float | None = None
     text: str = ""
     named: tuple[str, ...] | None = None
-    times: Times | None = None
+    times: ItemTimes | None = None
     source: str | None = None
     actor: str | None = None
 
@@ -410,7 +410,7 @@ def _by_namespace(places: Iterable[ItemPlace]) -> list[tuple[str, list[str]]]:
     return [(path, [at.key for at in group]) for path, group in groupby(sorted(set(places)), lambda at: at.path)]
 
 
-def _values(draft: ItemDraft, times: Times, number: int | None) -> dict[str, Any]:
+def _values(draft: ItemDraft, times: ItemTimes, number: int | None) -> dict[str, Any]:
     """The columns of an item that is written over another one, or as a new one."""
     return {
         **times._asdict(),
@@ -424,10 +424,10 @@ def _values(draft: ItemDraft, times: Times, number: int | None) -> dict[str, Any
     }
 
 
-def _times(draft: ItemDraft, row: Row | None, now: int) -> Times:
+def _times(draft: ItemDraft, row: Row | None, now: int) -> ItemTimes:
     """When an item was made and written, and when it ends; one that has expired is made anew."""
     lives = row is not None and (row["expires_at"] is None or row["expires_at"] > now)
-    return draft.times or Times(
+    return draft.times or ItemTimes(
         created_at=row["created_at"] if row is not None and lives else now,
         updated_at=now,
         expires_at=None if draft.ttl is None else end_of(draft.ttl, now),

@@ -214,7 +214,7 @@ NEWEST = 2**62
 """A time behind every other."""
 
 
-class Look(NamedTuple):
+class ItemQuery(NamedTuple):
     """What to look for.
 
     Attributes:
@@ -236,7 +236,7 @@ class Look(NamedTuple):
     dense: VectorQuery | None = None
 
 
-class FoundItem(NamedTuple):
+class ItemHit(NamedTuple):
     """An item that was found, with its value and, for a question, how well it fits."""
 
     item: StoredItem
@@ -244,7 +244,7 @@ class FoundItem(NamedTuple):
     score: float | None
 
 
-def find(tx: Transaction, look: Look, *, now: int) -> list[FoundItem]:
+def find(tx: Transaction, look: ItemQuery, *, now: int) -> list[ItemHit]:
     """The items that fit: the best first for a question, else the newest first and those of one time by their keys."""
     if look.limit == 0:
         return []
@@ -267,11 +267,11 @@ def namespaces(tx: Transaction, low: str, high: str, *, now: int) -> Iterator[Na
 
 def best_items(
     tx: Transaction,
-    look: Look,
+    look: ItemQuery,
     walls: retrieval.SearchFilter,
     now: int,
-    items_of: Callable[[Sequence[retrieval.SearchHit]], Iterable[FoundItem]],
-) -> list[FoundItem]:
+    items_of: Callable[[Sequence[retrieval.SearchHit]], Iterable[ItemHit]],
+) -> list[ItemHit]:
     """Return the items that fit a question best, the best first.
 
     Args:
@@ -292,8 +292,8 @@ def best_items(
         size *= 4
 
 
-def _answers(tx: Transaction, look: Look, now: int) -> list[FoundItem]:
-    def items_of(hits: Sequence[retrieval.SearchHit]) -> Iterator[FoundItem]:
+def _answers(tx: Transaction, look: ItemQuery, now: int) -> list[ItemHit]:
+    def items_of(hits: Sequence[retrieval.SearchHit]) -> Iterator[ItemHit]:
         rows = query.items_by_id(tx, ids=json.dumps([hit.owner for hit in hits]), now=now)
         known = {row["id"]: row for row in rows}
         return (_found(known[hit.owner], hit.score) for hit in hits if hit.owner in known)
@@ -301,13 +301,13 @@ def _answers(tx: Transaction, look: Look, now: int) -> list[FoundItem]:
     return best_items(tx, look, _walls(look), now, items_of)
 
 
-def _walls(look: Look) -> SearchFilter:
+def _walls(look: ItemQuery) -> SearchFilter:
     """The namespaces that are looked in."""
     return SearchFilter(look.low, look.high, kinds=(KIND,))
 
 
-def _fitting(tx: Transaction, look: Look, wanted: Mapping[str, Any], now: int) -> list[FoundItem]:
-    found: list[FoundItem] = []
+def _fitting(tx: Transaction, look: ItemQuery, wanted: Mapping[str, Any], now: int) -> list[ItemHit]:
+    found: list[ItemHit] = []
     last: Row | None = None
     size = max(FIRST_PAGE, look.limit)
     while len(found) < look.offset + look.limit:
@@ -319,7 +319,7 @@ def _fitting(tx: Transaction, look: Look, wanted: Mapping[str, Any], now: int) -
     return found[look.offset : look.offset + look.limit]
 
 
-def _newest(tx: Transaction, look: Look, now: int, limit: int, offset: int, last: Row | None) -> Sequence[Row]:
+def _newest(tx: Transaction, look: ItemQuery, now: int, limit: int, offset: int, last: Row | None) -> Sequence[Row]:
     """A page of items, the newest first, after the last one of the page before."""
     place: dict[str, Any] = {
         "updated_at": NEWEST if last is None else last["updated_at"],
@@ -339,12 +339,12 @@ def _newest(tx: Transaction, look: Look, now: int, limit: int, offset: int, last
     return query.newest_items_within(tx, low=look.low, high=look.high, path=path, **place)
 
 
-def _found(row: Row, score: float | None = None) -> FoundItem:
+def _found(row: Row, score: float | None = None) -> ItemHit:
     return _with_value(stored(row, row["path"]), score)
 
 
-def _with_value(item: StoredItem, score: float | None = None) -> FoundItem:
-    return FoundItem(item, read(item.value, *item.at), score)
+def _with_value(item: StoredItem, score: float | None = None) -> ItemHit:
+    return ItemHit(item, read(item.value, *item.at), score)
 
 
 class SharedItems:
@@ -388,7 +388,7 @@ class ThreadItems:
         living = alive(tx, view, list(there.values()))
         return {place_of(kept): _stored(kept) for kept in living}
 
-    def find(self, tx: Transaction, look: Look, *, now: int) -> list[FoundItem]:
+    def find(self, tx: Transaction, look: ItemQuery, *, now: int) -> list[ItemHit]:
         """The items that fit: the best first for a question, else the newest first and those of one time by key."""
         if look.limit == 0:
             return []
@@ -454,7 +454,7 @@ class ThreadItems:
                 drafts.append(memory_rows.VersionDraft(THREAD_ITEM, name, None, now))
         self._write(tx, place, drafts, now)
 
-    def walls(self, look: Look) -> SearchFilter:
+    def walls(self, look: ItemQuery) -> SearchFilter:
         """The thread's namespace: which of its items are meant is known when they are read."""
         del look
         return SearchFilter(self._point.path, self._point.path + "\x1f", kinds=(THREAD_ITEM,))
@@ -472,11 +472,11 @@ class ThreadItems:
         every = memory_rows.current(tx, view, THREAD_ITEM)
         return alive(tx, view, [kept for kept in every if low <= place_of(kept).path < high])
 
-    def _answers(self, tx: Transaction, look: Look, now: int) -> list[FoundItem]:
+    def _answers(self, tx: Transaction, look: ItemQuery, now: int) -> list[ItemHit]:
         view = self._view(tx, now)
         walls = walls_around(tx, self._point, view, (THREAD_ITEM,))
 
-        def items_of(hits: Sequence[SearchHit]) -> Iterator[FoundItem]:
+        def items_of(hits: Sequence[SearchHit]) -> Iterator[ItemHit]:
             scores = {hit.owner: hit.score for hit in hits}
             shown = self._shown(tx, view, list(scores))  # some may belong to other checkpoints
             within = (kept for kept in shown if look.low <= place_of(kept).path < look.high)

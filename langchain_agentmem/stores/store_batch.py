@@ -25,7 +25,7 @@ from langchain_agentmem.language_models.model_calls import writer
 from langchain_agentmem.search.vectors import VectorQuery
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.stores import item_rows
-from langchain_agentmem.stores.item_search import Look, SharedItems, ThreadItems, checked
+from langchain_agentmem.stores.item_search import ItemQuery, SharedItems, ThreadItems, checked
 from langchain_agentmem.tracing import brief, outcome
 
 
@@ -91,7 +91,7 @@ class Batch:
         self._limits = limits
         self._ttl, self._fields, self._base, self._writer = ttl, fields, base, writer()
         self._gets: dict[int, tuple[item_rows.ItemPlace, bool]] = {}
-        self._searches: dict[int, tuple[Look, bool]] = {}
+        self._searches: dict[int, tuple[ItemQuery, bool]] = {}
         self._lists: dict[int, tuple[langgraph.ListNamespacesOp, str, str]] = {}
         self.changes: dict[item_rows.ItemPlace, item_rows.ItemDraft | None] = {}
         self._ops: list[Op] = []
@@ -122,7 +122,7 @@ class Batch:
             return {"documents": [_document(each) for hits in results for each in hits]}
         return outcome(results[0] if len(results) == 1 else results)
 
-    def embed(self, near: Callable[[Look], VectorQuery | None]) -> None:
+    def embed(self, near: Callable[[ItemQuery], VectorQuery | None]) -> None:
         """Give the words that it looks for their vectors, before it is run.
 
         Args:
@@ -285,13 +285,15 @@ _checked_path = lru_cache(1024)(_newly_checked_path)
 _namespace_of = lru_cache(1024)(namespace_of)
 
 
-def _look(op: langgraph.SearchOp, base: Namespace, limits: MemoryLimits) -> Look:
+def _look(op: langgraph.SearchOp, base: Namespace, limits: MemoryLimits) -> ItemQuery:
     path_of_items(op.namespace_prefix)
     if op.query is not None and not isinstance(op.query, str):
         raise InvalidInput(f"A query is text, not {type(op.query).__name__}.")
     limits.check("query_chars", len(op.query or ""), "The query")
     limit, offset = check_value(_COUNT, op.limit, "limit"), check_value(_COUNT, op.offset, "offset")
-    return Look(*range_of((*base, *op.namespace_prefix)), checked(op.filter, limits), op.query or "", limit, offset)
+    return ItemQuery(
+        *range_of((*base, *op.namespace_prefix)), checked(op.filter, limits), op.query or "", limit, offset
+    )
 
 
 def _range_listed(op: langgraph.ListNamespacesOp, base: Namespace) -> tuple[str, str]:
