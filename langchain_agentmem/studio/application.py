@@ -49,7 +49,7 @@ PATIENCE = 0.03
 KEPT_FOR = timedelta(minutes=1)
 
 
-class Seen(NamedTuple, Generic[T]):
+class CachedAnswer(NamedTuple, Generic[T]):
     """What was found out.
 
     Attributes:
@@ -61,7 +61,7 @@ class Seen(NamedTuple, Generic[T]):
     at: datetime
 
 
-class KeptAnswers:
+class AnswerCache:
     """What takes long to find out: it is found beside the requests, and kept for a minute.
 
         seen = await studio.kept.look("figures", lambda: memory.admin.stats())
@@ -71,11 +71,11 @@ class KeptAnswers:
     """
 
     def __init__(self) -> None:
-        self._seen: dict[str, Seen[Any]] = {}
-        self._finding: dict[str, Future[Seen[Any]]] = {}
+        self._seen: dict[str, CachedAnswer[Any]] = {}
+        self._finding: dict[str, Future[CachedAnswer[Any]]] = {}
         self._threads = ThreadPoolExecutor(2, "agentmem-studio")
 
-    async def look(self, name: str, find: Callable[[], T], *, patience: float = PATIENCE) -> Seen[T] | None:
+    async def look(self, name: str, find: Callable[[], T], *, patience: float = PATIENCE) -> CachedAnswer[T] | None:
         """What is known of something; None if nothing is known yet.
 
         Args:
@@ -88,7 +88,7 @@ class KeptAnswers:
         """
         finding = self._finding.get(name)
         if finding is None or _is_over(finding):
-            finding = self._finding[name] = self._threads.submit(lambda: Seen(find(), datetime.now(UTC)))
+            finding = self._finding[name] = self._threads.submit(lambda: CachedAnswer(find(), datetime.now(UTC)))
         await asyncio.to_thread(wait, [finding], patience)
         if finding.done() and self._finding.get(name) is finding:
             self._seen[name] = finding.result()
@@ -100,7 +100,7 @@ class KeptAnswers:
         self._finding.clear()
 
 
-def _is_over(finding: Future[Seen[Any]]) -> bool:
+def _is_over(finding: Future[CachedAnswer[Any]]) -> bool:
     """Whether something has to be found anew."""
     return finding.done() and (finding.exception() is not None or datetime.now(UTC) - finding.result().at >= KEPT_FOR)
 
@@ -119,7 +119,7 @@ class Studio:
     memory: AgentMemory
     user: User
     experiences: ExperienceLibrary | None = None
-    kept: KeptAnswers = field(default_factory=KeptAnswers)
+    kept: AnswerCache = field(default_factory=AnswerCache)
 
     @property
     def read_only(self) -> bool:

@@ -24,7 +24,7 @@ FACT = ("subject", "predicate", "object", "role", "valid_from", "valid_to", "con
 """What can be changed of a fact, in the order of the form."""
 
 
-class Subject(NamedTuple):
+class CorrectionSubject(NamedTuple):
     """What is to be corrected, as an address names it.
 
     Attributes:
@@ -47,7 +47,7 @@ class Subject(NamedTuple):
         return {"namespace": self.namespace, "branch": self.branch, "thread_id": self.thread}
 
 
-def subject_of(request: Request) -> Subject:
+def subject_of(request: Request) -> CorrectionSubject:
     """What the address of a request names."""
     kind = web.required(request, "kind")
     if kind not in NAMES:
@@ -57,7 +57,7 @@ def subject_of(request: Request) -> Subject:
     # What the threads of a namespace share is corrected for all of them.
     alone = not web.studio_of(request).memory.database.scopes.shared(path_of(namespace))
     thread = request.query_params.get("thread") or None
-    return Subject(kind, web.required(request, "key"), namespace, branch, thread if alone else None)
+    return CorrectionSubject(kind, web.required(request, "key"), namespace, branch, thread if alone else None)
 
 
 def fields_of(kind: str, value: Mapping[str, Any] | None) -> dict[str, str]:
@@ -186,7 +186,7 @@ async def change(request: Request, fields: Mapping[str, str]) -> Response:
     return web.back(request, "/correct", **subject._asdict())
 
 
-async def _corrected(request: Request, subject: Subject, fields: Mapping[str, str]) -> None:
+async def _corrected(request: Request, subject: CorrectionSubject, fields: Mapping[str, str]) -> None:
     """Correct a value as a form says.
 
     Raises:
@@ -217,7 +217,7 @@ async def undo(request: Request, _: Mapping[str, str]) -> Response:
     studio, namespace = web.studio_of(request), web.namespace_asked(request) or ()
     name = web.required(request, "id")
     made = await studio.memory.corrections.aundo(name, by=studio.user_of(request), namespace=namespace)
-    subject = Subject(made.kind, made.key, made.namespace, made.branch, made.thread_id)
+    subject = CorrectionSubject(made.kind, made.key, made.namespace, made.branch, made.thread_id)
     return web.back(request, "/correct", **subject._asdict())
 
 
@@ -241,7 +241,7 @@ async def corrections(request: Request) -> Response:
 # -- erasing ----------------------------------------------------------------------------------------------------
 
 
-class Doomed(NamedTuple):
+class EraseTarget(NamedTuple):
     """What is to be erased, as an address names it.
 
     Attributes:
@@ -260,14 +260,16 @@ class Doomed(NamedTuple):
         return self.thread_id or self.conversation_id or named(self.namespace)
 
 
-def doomed_by(request: Request) -> Doomed:
+def doomed_by(request: Request) -> EraseTarget:
     """What the address of a request names.
 
     Raises:
         InvalidInput: It names nothing, two things, or everything.
     """
     asked = request.query_params
-    found = Doomed(web.namespace_asked(request) or (), asked.get("thread") or None, asked.get("conversation") or None)
+    found = EraseTarget(
+        web.namespace_asked(request) or (), asked.get("thread") or None, asked.get("conversation") or None
+    )
     if found.thread_id and found.conversation_id:
         raise InvalidInput("Erase a thread or a conversation, one at a time.")
     if not any(found):
@@ -287,7 +289,7 @@ async def rehearse(request: Request, _: Mapping[str, str]) -> Response:
     return await _rehearsed(request, doomed_by(request))
 
 
-async def _rehearsed(request: Request, doomed: Doomed, status: int = 200, problem: str | None = None) -> Response:
+async def _rehearsed(request: Request, doomed: EraseTarget, status: int = 200, problem: str | None = None) -> Response:
     told = await web.studio_of(request).memory.aerase(**doomed._asdict(), dry_run=True)
     seen: dict[str, Any] = {"rehearsed": _told(told), "elsewhere": told.elsewhere, "erased": None, "problem": problem}
     return web.page(request, "erase.html", status, doomed=doomed, **seen)

@@ -83,7 +83,9 @@ def _usage(name: Namespace, summaries: Sequence[NamespaceSummary]) -> NamespaceU
     return NamespaceUsage(name, itself=False, below=below, messages=messages, bytes=size)
 
 
-async def namespaces_kept(request: Request, patience: float = web.PATIENCE) -> web.Seen[list[NamespaceSummary]] | None:
+async def namespaces_kept(
+    request: Request, patience: float = web.PATIENCE
+) -> web.CachedAnswer[list[NamespaceSummary]] | None:
     """What each namespace holds, as it was known last; None if it is not known yet.
 
     Args:
@@ -218,7 +220,7 @@ SOURCES = 3
 _SECOND = timedelta(seconds=1)
 
 
-class FactsHome(NamedTuple):
+class FactsTarget(NamedTuple):
     """Whose facts a page shows: those of a branch, or of a thread.
 
     Attributes:
@@ -307,12 +309,12 @@ async def fact(request: Request) -> Response:
     )
 
 
-def _place(request: Request) -> FactsHome:
+def _place(request: Request) -> FactsTarget:
     memory, namespace = web.studio_of(request).memory, web.namespace_asked(request) or ()
     thread = request.query_params.get("thread")
     if thread:
-        return FactsHome(memory, namespace, thread=id_of(thread, "thread"))
-    return FactsHome(memory, namespace, branch=id_of(request.query_params.get("branch") or MAIN, "branch"))
+        return FactsTarget(memory, namespace, thread=id_of(thread, "thread"))
+    return FactsTarget(memory, namespace, branch=id_of(request.query_params.get("branch") or MAIN, "branch"))
 
 
 def _state(fact: Fact, at: datetime) -> str:

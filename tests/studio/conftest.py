@@ -39,6 +39,6 @@ def browser(memory: AgentMemory, browse: Callable[..., Browser]) -> Browser:
 @pytest.fixture
 def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if whatever takes long to find out took for ever."""
-    from langchain_agentmem.studio.application import KeptAnswers
+    from langchain_agentmem.studio.application import AnswerCache
 
-    monkeypatch.setattr(KeptAnswers, "look", mock.AsyncMock(return_value=None))
+    monkeypatch.setattr(AnswerCache, "look", mock.AsyncMock(return_value=None))

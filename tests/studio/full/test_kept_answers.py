@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from langchain_agentmem.studio import application
-from langchain_agentmem.studio.application import KeptAnswers
+from langchain_agentmem.studio.application import AnswerCache
 
 LONG = 60
 
@@ -34,7 +34,7 @@ def find():
 
 
 async def test_nobody_waits_for_it_and_it_is_found_once(find):
-    known = KeptAnswers()
+    known = AnswerCache()
     assert await asyncio.gather(*(known.look("x", find, patience=0) for _ in range(9))) == [None] * 9
     find.may.set()
     found = await known.look("x", find, patience=LONG)
@@ -43,7 +43,7 @@ async def test_nobody_waits_for_it_and_it_is_found_once(find):
 
 
 async def test_what_is_old_is_shown_until_there_is_something_new(find, monkeypatch):
-    known = KeptAnswers()
+    known = AnswerCache()
     find.may.set()
     old = await known.look("x", find, patience=LONG)
     monkeypatch.setattr(application, "KEPT_FOR", timedelta(0))
@@ -54,7 +54,7 @@ async def test_what_is_old_is_shown_until_there_is_something_new(find, monkeypat
 
 
 async def test_what_fails_is_told_and_tried_again(find):
-    known, wrong = KeptAnswers(), [OSError("no room")]
+    known, wrong = AnswerCache(), [OSError("no room")]
 
     def fail():
         if wrong:
