@@ -94,7 +94,7 @@ class _Call(NamedTuple):
     parsed: bool = True
 
 
-class _Said(NamedTuple):
+class _AnyMessage(NamedTuple):
     """A message as it is looked at here, whatever its form."""
 
     role: str
@@ -145,7 +145,7 @@ def _of_texts(messages: Sequence[BaseMessage | Mapping[str, Any]]) -> Iterator[_
             yield place, "has half of a surrogate pair, which cannot be sent"
 
 
-def _of_roles(said: Sequence[_Said]) -> Iterator[_Problem]:
+def _of_roles(said: Sequence[_AnyMessage]) -> Iterator[_Problem]:
     speakers = [message.role for message in said]
     for place, role in enumerate(speakers):
         if role not in _ROLES:
@@ -161,11 +161,11 @@ def _of_roles(said: Sequence[_Said]) -> Iterator[_Problem]:
         yield len(said) - 1, "is the last, and none is the user's"
 
 
-def _of_calls(said: Sequence[_Said]) -> Iterator[_Problem]:
+def _of_calls(said: Sequence[_AnyMessage]) -> Iterator[_Problem]:
     calls: dict[Any, bool] = {}  # of the last message that is not a tool's, and whether each was answered
     made: set[str] = set()
     caller = 0
-    for place, message in enumerate([*said, _Said("end", [])]):
+    for place, message in enumerate([*said, _AnyMessage("end", [])]):
         if message.role == "tool":
             answered = calls.get(message.answers)
             if answered:
@@ -190,7 +190,7 @@ def _of_calls(said: Sequence[_Said]) -> Iterator[_Problem]:
         yield from ((place, problem) for problem in _of_words(message))
 
 
-def _of_words(message: _Said) -> Iterator[str]:
+def _of_words(message: _AnyMessage) -> Iterator[str]:
     """What is wrong with the words of the calls of a message."""
     for call in message.calls:
         if not isinstance(call.id, str) or not call.id:
@@ -203,7 +203,7 @@ def _of_words(message: _Said) -> Iterator[str]:
             yield f"makes call {safe_repr(call.id)}, which could not be parsed, so that not every client sends it"
 
 
-def _of_contents(said: Sequence[_Said]) -> Iterator[_Problem]:
+def _of_contents(said: Sequence[_AnyMessage]) -> Iterator[_Problem]:
     thoughts: set[Any] = set()
     for place, message in enumerate(said):
         kinds = [block.get("type") for block in message.content]
@@ -225,7 +225,7 @@ def _of_contents(said: Sequence[_Said]) -> Iterator[_Problem]:
             thoughts |= own
 
 
-def _of_reasoning(message: _Said, kinds: Sequence[Any]) -> Iterator[str]:
+def _of_reasoning(message: _AnyMessage, kinds: Sequence[Any]) -> Iterator[str]:
     if message.role != "assistant":
         yield "reasons, which only an assistant may"
         return
@@ -249,11 +249,11 @@ def _is_name(name: Any) -> bool:
 # --- Reading -----------------------------------------------------------------------------------------------------
 
 
-def _read(message: Any) -> _Said:
+def _read(message: Any) -> _AnyMessage:
     if isinstance(message, Mapping):
         role = message.get("role")
         content = _blocks(message.get("content"))
-        return _Said(
+        return _AnyMessage(
             role="system" if role == "developer" else str(role),
             content=content,
             calls=_calls([], message.get("tool_calls") or (), content),
@@ -261,18 +261,18 @@ def _read(message: Any) -> _Said:
             name=message.get("name"),
         )
     if not isinstance(message, BaseMessage):
-        return _Said(role=type(message).__name__, content=[])
+        return _AnyMessage(role=type(message).__name__, content=[])
     content = _blocks(message.content)
     name = message.name if message.name is not None else message.additional_kwargs.get("name")
     if isinstance(message, AIMessage):
         calls = [_Call(call["id"], call["name"]) for call in message.tool_calls]
         calls += [_Call(call["id"], call["name"], parsed=False) for call in message.invalid_tool_calls]
         sent_instead = message.additional_kwargs.get("tool_calls") or ()  # what langchain-openai sends without them
-        return _Said("assistant", content, _calls(calls, () if calls else sent_instead, content), name=name)
+        return _AnyMessage("assistant", content, _calls(calls, () if calls else sent_instead, content), name=name)
     kind = message.type.removesuffix("MessageChunk").lower()
     role = message.role if isinstance(message, ChatMessage) else kind.replace("human", "user")
     answers = message.tool_call_id if isinstance(message, ToolMessage) else None
-    return _Said("system" if role == "developer" else role, content, answers=answers, name=name)
+    return _AnyMessage("system" if role == "developer" else role, content, answers=answers, name=name)
 
 
 def _blocks(content: Any) -> list[Mapping[str, Any]]:
