@@ -30,7 +30,7 @@ from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.part import Erasure, Part, SearchableKind
 from langchain_agentmem.storage.queries import Query
 from langchain_agentmem.storage.transaction import Row
-from langchain_agentmem.threads.value_store import LOOSE, StorePlace, shelve_messages
+from langchain_agentmem.threads.value_store import LOOSE, StorePosition, shelve_messages
 
 LIST_PAGE = 200
 WithJunk: TypeAlias = bool | Literal["only"]
@@ -196,7 +196,7 @@ def add(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> list[int]:
     [head] = held
     namespace = int(found[0]["id"]) if found else queries.number_of(tx, path)
     sequence, link, indexed = int(head["sequence"]), bytes(head["link"]), int(head["indexed"])
-    shelves: dict[bytes, StorePlace] = {}
+    shelves: dict[bytes, StorePosition] = {}
     added: list[dict[str, Any]] = []
     for draft in drafts:
         call = None
@@ -365,10 +365,10 @@ def series_of(row: Row) -> search_index.DocumentSeries:
 # -- the parts of the above ----------------------------------------------------------------------------------------
 
 
-def _shelf(tx: Transaction, namespace: int, mark: bytes) -> StorePlace:
+def _shelf(tx: Transaction, namespace: int, mark: bytes) -> StorePosition:
     """The shelf of the calls with a mark, which is made for the first one."""
     [row] = query.audit_find_shelf(tx, namespace=namespace, mark=mark) or query.create_shelf(tx, loose=LOOSE)
-    return StorePlace(row["id"], row["swept"])
+    return StorePosition(row["id"], row["swept"])
 
 
 def _show_newest(tx: Transaction, path: str, marks: Iterable[bytes | None]) -> None:

@@ -39,10 +39,10 @@ from langchain_agentmem.rewinding.graph_runs import thread_of
 from langchain_agentmem.storage.part import CheckpointMessage
 from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads import value_store as shelves
-from langchain_agentmem.threads.checkpoint_log import Saved, fold, unfold, versions_of
-from langchain_agentmem.threads.thread_lines import OWN_LINE, Deleted, Thread
+from langchain_agentmem.threads.checkpoint_log import StoredCheckpoint, fold, unfold, versions_of
+from langchain_agentmem.threads.thread_lines import OWN_LINE, DeletedThread, Thread
 from langchain_agentmem.threads.value_codec import VALUE, KnownMessages, ValueDraft, ValueReading, sharing
-from langchain_agentmem.threads.value_store import Damaged, ShelfWriter, StoredPart, StorePlace
+from langchain_agentmem.threads.value_store import DamagedValue, ShelfWriter, StoredPart, StorePosition
 
 logger = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ def readable(at: ThreadKey, name: str | None, *, decoding: bool = False) -> Iter
     except AgentMemoryError:
         raise
     except Exception as error:
-        if not decoding and not isinstance(error, Damaged):
+        if not decoding and not isinstance(error, DamagedValue):
             raise
         name = name or getattr(error, "checkpoint", None)
         which = "newest checkpoint" if name is None else f"checkpoint {safe_repr(name)}"
@@ -282,7 +282,7 @@ class CheckpointCodec:
         """
         seen = self.threads.get(at)
 
-        def take_apart(place: StorePlace | None) -> checkpoint_log.WritePlan:
+        def take_apart(place: StorePosition | None) -> checkpoint_log.WritePlan:
             draft = ValueDraft(serde, self.known, place, listing=listing)
             recipes = []
             for channel, value in values:
@@ -303,7 +303,7 @@ class CheckpointCodec:
             plan.draft.stamp(thread.place, writer.numbers, writer.moves)
         self._remember(at, ns, thread)
 
-    def forget(self, deleted: Iterable[Deleted] | None = None) -> None:
+    def forget(self, deleted: Iterable[DeletedThread] | None = None) -> None:
         """Keep nothing in memory of threads that are gone. Default: of none at all."""
         with self._remembering:
             if deleted is None:
@@ -359,7 +359,9 @@ class CheckpointCodec:
                 delta=counted or any(type(value) is _DeltaSnapshot for value in values.values()),
             )
 
-    def tuple(self, serde: SerializerProtocol, saved: Saved, thread_id: Any, at: ThreadKey, ns: str) -> CheckpointTuple:
+    def tuple(
+        self, serde: SerializerProtocol, saved: StoredCheckpoint, thread_id: Any, at: ThreadKey, ns: str
+    ) -> CheckpointTuple:
         """Make what LangGraph is given of what was found.
 
         Args:

@@ -29,7 +29,7 @@ from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads import value_store as shelves
-from langchain_agentmem.threads.checkpoint_log import Key, KeyFilter, Saved
+from langchain_agentmem.threads.checkpoint_log import CheckpointKey, KeyFilter, StoredCheckpoint
 from langchain_agentmem.threads.thread_lines import find
 from langchain_agentmem.threads.value_codec import ELEMENTS
 from langchain_agentmem.threads.value_store import LIST, MESSAGE, Range
@@ -86,7 +86,9 @@ def list_pages(
     return saver._rewinding.listed(config, before, limit, pages, loop_of(config))
 
 
-def _pages(saver: AgentMemorySaver, keys: Iterator[Key], thread_id: Any) -> Iterator[Sequence[CheckpointTuple]]:
+def _pages(
+    saver: AgentMemorySaver, keys: Iterator[CheckpointKey], thread_id: Any
+) -> Iterator[Sequence[CheckpointTuple]]:
     size = 1
     while page := list(islice(keys, size)):
         first = page[0]
@@ -102,10 +104,12 @@ def _pages(saver: AgentMemorySaver, keys: Iterator[Key], thread_id: Any) -> Iter
         size = min(size * 4, LARGEST_PAGE)
 
 
-def _keys(saver: AgentMemorySaver, keys: KeyFilter, wanted: Mapping[str, Any], limit: int | None) -> Iterator[Key]:
+def _keys(
+    saver: AgentMemorySaver, keys: KeyFilter, wanted: Mapping[str, Any], limit: int | None
+) -> Iterator[CheckpointKey]:
     """The places of all that fits, read many at a time."""
     left, many = limit, FIRST_KEYS
-    after: Key | None = None
+    after: CheckpointKey | None = None
     while left is None or left > 0:
         most = many if left is None or wanted else min(left, many)
         with readable(keys.at or ThreadKey(keys.low, ""), keys.name):
@@ -119,7 +123,7 @@ def _keys(saver: AgentMemorySaver, keys: KeyFilter, wanted: Mapping[str, Any], l
         yield from fitting
 
 
-def _fits(saver: AgentMemorySaver, key: Key, wanted: Mapping[str, Any]) -> bool:
+def _fits(saver: AgentMemorySaver, key: CheckpointKey, wanted: Mapping[str, Any]) -> bool:
     if not wanted:
         return True
     with readable(ThreadKey(key.path, key.thread), key.name, decoding=True):
@@ -251,7 +255,7 @@ def changes(saver: AgentMemorySaver, config: RunnableConfig, since: str | None) 
     earlier = None if since is None else text_of(since, "checkpoint")
     recall = saver._coding.known.take
 
-    def look(tx: Transaction) -> tuple[Saved, Saved | None] | None:
+    def look(tx: Transaction) -> tuple[StoredCheckpoint, StoredCheckpoint | None] | None:
         after = checkpoint_log.get(tx, at, ns, name, recall)
         if after is None:
             return None
@@ -278,7 +282,7 @@ def changes(saver: AgentMemorySaver, config: RunnableConfig, since: str | None) 
     return CheckpointChanges(saver._tuple(config, before, at, ns), saver._tuple(config, after, at, ns))
 
 
-def _message_lists(saved: Saved) -> dict[str, list[Range]]:
+def _message_lists(saved: StoredCheckpoint) -> dict[str, list[Range]]:
     """Return the ranges of the channels that are lists of messages, which the first part shows."""
     lists = {name: list(shelves.read_ranges(recipe[1:])) for name, recipe in saved.values.items() if recipe[0] == LIST}
     return {

@@ -92,7 +92,7 @@ from langchain_agentmem.storage import Operation, Transaction, query
 from langchain_agentmem.storage.database import Database, LazyDatabase, MemoryLike, database_of
 from langchain_agentmem.storage.engine import DatabaseOptions, OpeningOptions
 from langchain_agentmem.threads import checkpoint_log, thread_lines
-from langchain_agentmem.threads.checkpoint_log import Saved, next_version, short
+from langchain_agentmem.threads.checkpoint_log import StoredCheckpoint, next_version, short
 from langchain_agentmem.threads.thread_lines import Thread, ThreadDeleted
 from langchain_agentmem.threads.value_codec import EVERYTHING, ValueReading, sharing
 
@@ -232,7 +232,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
     def _get(self, config: RunnableConfig, pregel: Any) -> CheckpointTuple | None:
         at, ns, name = codec.address(config, self.database.scopes)
 
-        def look(tx: Transaction) -> Saved | None:
+        def look(tx: Transaction) -> StoredCheckpoint | None:
             return checkpoint_log.get(tx, at, ns, name, self._coding.known.take, seen=self._coding.threads.get(at))
 
         saved = self._read(look, at, name)
@@ -746,7 +746,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         with codec.readable(at, configurable.get("checkpoint_id")):
             return self.database.read(name, make, lambda: told, lambda found: {"found": found is not None})
 
-    def _tuple(self, config: RunnableConfig, saved: Saved, at: ThreadKey, ns: str) -> CheckpointTuple:
+    def _tuple(self, config: RunnableConfig, saved: StoredCheckpoint, at: ThreadKey, ns: str) -> CheckpointTuple:
         """The checkpoint that was found."""
         return self._coding.tuple(self.serde, saved, config["configurable"]["thread_id"], at, ns)
 

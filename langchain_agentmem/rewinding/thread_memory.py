@@ -316,7 +316,7 @@ def movable_branches(tx: Transaction, thread: int, name: str) -> list[int]:
 
 def delete(
     tx: Transaction, low: str, high: str, name: str | None, *, now: int = 0, scopes: namespaces.Scopes | None = None
-) -> list[thread_lines.Deleted]:
+) -> list[thread_lines.DeletedThread]:
     """Delete threads with everything that belongs to them, and what they remembered.
 
     Args:

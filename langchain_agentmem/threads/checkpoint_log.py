@@ -33,7 +33,7 @@ from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.transaction import Row, Rows
 from langchain_agentmem.threads import value_store as shelves
 from langchain_agentmem.threads.thread_lines import OWN_LINE, Thread, find, make_line, make_thread, retain
-from langchain_agentmem.threads.value_store import Recall, ShelfWriter, StoredPart, StorePlace
+from langchain_agentmem.threads.value_store import Recall, ShelfWriter, StoredPart, StorePosition
 
 WIDTH = 32
 SHORT_WIDTH = 6
@@ -123,9 +123,9 @@ def read(text: str) -> dict[str, str]:
     try:
         versions = json.loads(text)
     except ValueError as error:
-        raise shelves.Damaged(f"its versions: {error}") from error
+        raise shelves.DamagedValue(f"its versions: {error}") from error
     if type(versions) is not dict or not all(type(version) is str for version in versions.values()):
-        raise shelves.Damaged("its versions are no versions")
+        raise shelves.DamagedValue("its versions are no versions")
     return versions
 
 
@@ -177,7 +177,7 @@ def unfold(folded: Any, versions: dict[str, str], checkpoint_id: str, values: di
         Damaged: It is not what `fold` gave.
     """
     if type(folded) is not list or len(folded) < 3 or type(folded[2]) is not dict:  # noqa: PLR2004 - v, ts and seen
-        raise shelves.Damaged("it is no checkpoint")
+        raise shelves.DamagedValue("it is no checkpoint")
     v, ts, seen, updated, sends, rest = folded + [None] * (6 - len(folded))
     names, texts = list(versions), list(versions.values())
 
@@ -227,7 +227,7 @@ class WrittenCheckpoint(NamedTuple):
     recipe: shelves.Recipe
 
 
-class Saved(NamedTuple):
+class StoredCheckpoint(NamedTuple):
     """A checkpoint as it was found, with the parts that its values need.
 
     Attributes:
@@ -283,10 +283,10 @@ class WritePlan:
         seen: The thread as it was last seen, with its own line.
     """
 
-    draft: shelves.Drafted
+    draft: shelves.DraftValues
     rows: list[dict[str, object]]
     recipes: list[shelves.Recipe]
-    again: Callable[[StorePlace], WritePlan]
+    again: Callable[[StorePosition], WritePlan]
     seen: Thread | None
 
 
@@ -294,7 +294,7 @@ Stored: TypeAlias = tuple[Thread, WritePlan, ShelfWriter | None]
 """The thread that was written, the plan that was carried out, and what holds its shelf."""
 
 
-class Key(NamedTuple):
+class CheckpointKey(NamedTuple):
     """Where a checkpoint is, and its metadata."""
 
     path: str
@@ -474,7 +474,7 @@ def get(
     name: str | None,
     recall: Recall = shelves.nothing_known,
     seen: Thread | None = None,
-) -> Saved | None:
+) -> StoredCheckpoint | None:
     """Read one checkpoint, whatever its history in a fixed number of queries.
 
     Args:
@@ -498,7 +498,7 @@ def get(
 
 def load(
     tx: Transaction, thread: Thread, line: int, names: Sequence[str | None], recall: Recall = shelves.nothing_known
-) -> list[Saved]:
+) -> list[StoredCheckpoint]:
     """Read some checkpoints of a line, with the parts of all of them read once.
 
     Args:
@@ -521,8 +521,10 @@ def _ask(tx: Transaction, line: int, name: str | None) -> tuple[Rows, Rows, Rows
     return found, values, query.writes_at.ahead(tx, line=line, checkpoint=name)
 
 
-def _load(tx: Transaction, thread: Thread, asked: Sequence[tuple[Rows, Rows, Rows]], recall: Recall) -> list[Saved]:
-    found: list[Saved] = []
+def _load(
+    tx: Transaction, thread: Thread, asked: Sequence[tuple[Rows, Rows, Rows]], recall: Recall
+) -> list[StoredCheckpoint]:
+    found: list[StoredCheckpoint] = []
     parts: dict[int, Any] = {}
     for rows, values, writes in asked:
         for row in rows:
@@ -531,10 +533,10 @@ def _load(tx: Transaction, thread: Thread, asked: Sequence[tuple[Rows, Rows, Row
                 versions = read(row["versions"])
                 held = {each["channel"]: _recipe(each) for each in values}
                 written = [_written(each) for each in writes]
-            except shelves.Damaged as error:
+            except shelves.DamagedValue as error:
                 error.checkpoint = name
                 raise
-            found.append(Saved(thread, name, parent, versions, head, metadata, held, written, parts))
+            found.append(StoredCheckpoint(thread, name, parent, versions, head, metadata, held, written, parts))
     recipes = [recipe for each in found for recipe in each.values.values()]
     recipes += [write.recipe for each in found for write in each.writes]
     parts.update(shelves.fetch(tx, thread.place.shelf, recipes, recall))
@@ -561,7 +563,7 @@ class KeyFilter(NamedTuple):
     before: str | None = None
 
 
-def keys(tx: Transaction, wanted: KeyFilter, after: Key | None, limit: int) -> list[Key]:
+def keys(tx: Transaction, wanted: KeyFilter, after: CheckpointKey | None, limit: int) -> list[CheckpointKey]:
     """A page of checkpoints, newest first.
 
     Args:
@@ -582,16 +584,19 @@ def keys(tx: Transaction, wanted: KeyFilter, after: Key | None, limit: int) -> l
     elif thread is not None and thread.line is not None:
         rows = query.line_keys(tx, line=thread.line, before=edge["after"] or before, limit=limit)
     return [
-        Key(row["path"], row["thread"], row["ns"], row["line_id"], row["name"], bytes(row["metadata"])) for row in rows
+        CheckpointKey(row["path"], row["thread"], row["ns"], row["line_id"], row["name"], bytes(row["metadata"]))
+        for row in rows
     ]
 
 
-def load_keys(tx: Transaction, page: Sequence[Key], recall: Recall = shelves.nothing_known) -> list[tuple[Key, Saved]]:
+def load_keys(
+    tx: Transaction, page: Sequence[CheckpointKey], recall: Recall = shelves.nothing_known
+) -> list[tuple[CheckpointKey, StoredCheckpoint]]:
     """Read the checkpoints of a page. What was removed meanwhile is left out."""
-    by_line: dict[int, list[Key]] = {}
+    by_line: dict[int, list[CheckpointKey]] = {}
     for key in page:
         by_line.setdefault(key.line, []).append(key)
-    loaded: dict[tuple[int, str], Saved] = {}
+    loaded: dict[tuple[int, str], StoredCheckpoint] = {}
     for line, group in by_line.items():
         thread = find(tx, ThreadKey(group[0].path, group[0].thread), group[0].ns, exact=True)
         if thread is not None and thread.line == line:
@@ -602,7 +607,7 @@ def load_keys(tx: Transaction, page: Sequence[Key], recall: Recall = shelves.not
 
 def ancestors(
     tx: Transaction, at: ThreadKey, ns: str, name: str | None, channels: Iterable[str], recall: Recall
-) -> list[Saved]:
+) -> list[StoredCheckpoint]:
     """Read what the ancestors of a checkpoint have of some channels, as far back as to a stored value of each.
 
     Args:
@@ -621,7 +626,7 @@ def ancestors(
         return []
     if name is None:
         name = next((row["name"] for row in query.latest_checkpoint(tx, line=thread.line)), None)
-    found: dict[str, Saved] = {}
+    found: dict[str, StoredCheckpoint] = {}
     parts: dict[int, Any] = {}
     missing = set(channels)
     while missing and (rows := query.ancestors(tx, line=thread.line, name=name, limit=ANCESTORS)):
@@ -635,7 +640,7 @@ def ancestors(
             if missing:
                 there = [recipes[key] for key in each.items() if key[0] in missing and key in recipes]
                 values = {row["channel"]: _recipe(row) for row in there}
-                found[name] = Saved(thread, name, None, each, b"", b"", values, [], parts)
+                found[name] = StoredCheckpoint(thread, name, None, each, b"", b"", values, [], parts)
                 missing -= values.keys()
         reached = json.dumps([name for name in batch if name in found])
         for row in query.writes_of_channels(tx, checkpoints=reached, **wanted):
@@ -672,5 +677,5 @@ def _written(row: Row) -> WrittenCheckpoint:
 def _recipe(row: Row) -> shelves.Recipe:
     try:
         return shelves.unpack(row["recipe"])
-    except shelves.Damaged as error:
-        raise shelves.Damaged(f"the value of the channel {safe_repr(row['channel'])}: {error}") from error
+    except shelves.DamagedValue as error:
+        raise shelves.DamagedValue(f"the value of the channel {safe_repr(row['channel'])}: {error}") from error

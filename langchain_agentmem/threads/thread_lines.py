@@ -21,7 +21,7 @@ from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import Part
 from langchain_agentmem.storage.transaction import Rows
 from langchain_agentmem.threads import value_store as shelves
-from langchain_agentmem.threads.value_store import LOOSE, Damaged, Range, StorePlace
+from langchain_agentmem.threads.value_store import LOOSE, DamagedValue, Range, StorePosition
 
 OWN_LINE = ""
 """The name of a thread's own line."""
@@ -33,7 +33,7 @@ class Thread(NamedTuple):
     id: int
     path: str
     name: str
-    place: StorePlace
+    place: StorePosition
     delta: bool
     litter: int
     line: int | None
@@ -73,19 +73,19 @@ def find(tx: Transaction, at: ThreadKey, ns: str = OWN_LINE, *, exact: bool = Fa
             f"There is a thread {safe_repr(at.name)} in several namespaces ({homes}, …): say which, with "
             'config["configurable"]["agentmem_namespace"].'
         )
-    place = StorePlace(row["shelf_id"], row["swept"])
+    place = StorePosition(row["shelf_id"], row["swept"])
     delta, litter, line, created_at = (row[name] for name in ("delta", "litter", "line", "created_at"))
     return Thread(row["id"], row["path"], at.name, place, bool(delta), litter, line, created_at)
 
 
 def make_thread(
-    tx: Transaction, path: str, name: str, now: int, *, place: StorePlace | None = None, delta: bool = False
+    tx: Transaction, path: str, name: str, now: int, *, place: StorePosition | None = None, delta: bool = False
 ) -> Thread:
     """Make a thread, with a shelf of its own unless another one is given."""
     query.create_namespace(tx, path=path)
     if place is None:
         [shelf] = query.create_shelf(tx, loose=LOOSE)
-        place = StorePlace(shelf["id"], 0)
+        place = StorePosition(shelf["id"], 0)
     rows = query.create_thread(tx, path=path, name=name, shelf=place.shelf, delta=int(delta), now=now)
     if not rows:
         raise BranchMoved  # somebody else made it: begin again
@@ -112,7 +112,7 @@ BATCH = 200
 """Checkpoints that one transaction removes, so that no writer waits for long."""
 
 
-class Deleted(NamedTuple):
+class DeletedThread(NamedTuple):
     """A thread that is gone, and the id of the shelf it had."""
 
     at: ThreadKey
@@ -155,7 +155,7 @@ def _sweep(tx: Transaction, thread: Thread, removed: int, *, now: bool) -> None:
         query.add_litter(tx, shelf=thread.place.shelf, count=removed)
 
 
-def delete(tx: Transaction, threads: Rows) -> list[Deleted]:
+def delete(tx: Transaction, threads: Rows) -> list[DeletedThread]:
     """Delete threads with everything that belongs to them.
 
     Args:
@@ -175,7 +175,7 @@ def delete(tx: Transaction, threads: Rows) -> list[Deleted]:
         query.delete_idle_shelf(tx, shelf=shelf)
     for path in sorted({row["path"] for row in threads}):
         query.delete_empty_namespaces(tx, path=path)
-    return [Deleted(ThreadKey(row["path"], row["name"]), row["shelf_id"]) for row in threads]
+    return [DeletedThread(ThreadKey(row["path"], row["name"]), row["shelf_id"]) for row in threads]
 
 
 def delete_for_runs(tx: Transaction, checkpoints: Rows, writes: Rows) -> None:
@@ -347,14 +347,14 @@ def _line(tx: Transaction, line: int, thread: str, found: list[str]) -> list[Ran
         for name, beside in (("head", row["versions"]), ("metadata", "")):
             try:
                 shelves.opened(row[name], beside)
-            except Damaged as error:
+            except DamagedValue as error:
                 where = f"the checkpoint {safe_repr(row['name'])} of the thread {safe_repr(thread)}"
                 found.append(f"the {name} of {where}: {error}")
     needed: list[Range] = []
     for row in (*query.line_values(tx, line=line), *query.line_writes(tx, line=line)):
         try:
             needed += shelves.ranges_of(shelves.unpack(row["recipe"]))
-        except (Damaged, TypeError, ValueError, IndexError) as error:
+        except (DamagedValue, TypeError, ValueError, IndexError) as error:
             where = f"the channel {safe_repr(row['channel'])} of the thread {safe_repr(thread)}"
             found.append(f"a value of {where}: {error}")
     return needed

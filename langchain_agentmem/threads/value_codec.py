@@ -79,7 +79,7 @@ def fingerprint(message: Any) -> int | None:
         return None
 
 
-class Stamp(set[str]):
+class MessageStamp(set[str]):
     """The fields of a message that were given, and where the message lies.
 
     Attributes:
@@ -164,18 +164,18 @@ class KnownMessages:
         """
         if mark is None:
             return
-        stamp = Stamp(message.__pydantic_fields_set__)
+        stamp = MessageStamp(message.__pydantic_fields_set__)
         stamp.owner, stamp.shelf, stamp.number, stamp.mark = self, shelf, number, mark
         _set(message, "__pydantic_fields_set__", stamp)
 
     def stamp_copies(self, prototype: MessagePrototype, shelf: tuple[int, int], number: int) -> None:
         """Stamp all copies that are made of a prototype: they share one stamp."""
         stamp = prototype.given
-        if type(stamp) is not Stamp or stamp.owner is not self:
+        if type(stamp) is not MessageStamp or stamp.owner is not self:
             mark = prototype.fields if prototype.flat else fingerprint(prototype.copy())
             if mark is None:
                 return
-            stamp = Stamp(stamp)
+            stamp = MessageStamp(stamp)
             stamp.owner, stamp.mark = self, mark
         stamp.number, stamp.shelf = number, shelf
         prototype.given = stamp
@@ -184,7 +184,7 @@ class KnownMessages:
         """The numbers of the parts that hold just these items, unchanged; None for what is not known, or no message."""
         for item in items:
             stamp = getattr(item, "__pydantic_fields_set__", None)
-            if type(stamp) is not Stamp or stamp.owner is not self or stamp.shelf != shelf:
+            if type(stamp) is not MessageStamp or stamp.owner is not self or stamp.shelf != shelf:
                 yield None
                 continue
             mark = stamp.mark
@@ -228,7 +228,7 @@ class KnownMessages:
     def move(self, message: Any, shelf: tuple[int, int], moves: Mapping[int, int]) -> None:
         """Note the new number of a part that a message lies in, if it has one."""
         stamp = getattr(message, "__pydantic_fields_set__", None)
-        if type(stamp) is Stamp and stamp.owner is self and stamp.shelf == shelf:
+        if type(stamp) is MessageStamp and stamp.owner is self and stamp.shelf == shelf:
             stamp.number = moves.get(stamp.number, stamp.number)
 
 
@@ -266,7 +266,7 @@ class ValueDraft:
     """
 
     def __init__(
-        self, serde: SerializerProtocol, known: KnownMessages, shelf: shelves.StorePlace | None, *, listing: bool
+        self, serde: SerializerProtocol, known: KnownMessages, shelf: shelves.StorePosition | None, *, listing: bool
     ) -> None:
         self.shelf = shelf
         self.parts: list[shelves.StoredPart] = []
@@ -308,7 +308,7 @@ class ValueDraft:
 
         return shelves.rebuilt(recipe, number, listed)
 
-    def stamp(self, shelf: shelves.StorePlace, numbers: Sequence[int], moves: Mapping[int, int]) -> None:
+    def stamp(self, shelf: shelves.StorePosition, numbers: Sequence[int], moves: Mapping[int, int]) -> None:
         """Remember where the messages lie, after the commit.
 
         Args:
@@ -463,7 +463,7 @@ class ValueReading:
         self,
         serde: SerializerProtocol,
         known: KnownMessages,
-        shelf: shelves.StorePlace,
+        shelf: shelves.StorePosition,
         parts: Mapping[int, shelves.StoredPart | MessagePrototype],
     ) -> None:
         self._serde = serde
@@ -498,7 +498,7 @@ class ValueReading:
             return Send(recipe[1], argument, timeout=timeout[0] if timeout else None)
         if kind == shelves.SNAPSHOT:
             return _DeltaSnapshot(*inner)
-        raise shelves.Damaged(f"recipes of kind {safe_repr(kind)} are not known")
+        raise shelves.DamagedValue(f"recipes of kind {safe_repr(kind)} are not known")
 
     def _list(self, recipe: shelves.Recipe) -> list[Any]:
         value: list[Any] = []
@@ -507,7 +507,7 @@ class ValueReading:
             for number in range(start, stop):
                 part = parts.get(number)
                 given = part.given if type(part) is MessagePrototype else None
-                if type(given) is Stamp and given.shelf == shelf and given.number == number:
+                if type(given) is MessageStamp and given.shelf == shelf and given.number == number:
                     value.append(part.copy())  # type: ignore[union-attr]  # the usual case, without further ado
                 else:
                     value += self._part(number)
@@ -516,12 +516,12 @@ class ValueReading:
     def _part(self, number: int) -> Sequence[Any]:
         part = self._parts.get(number)
         if part is None:
-            raise shelves.Damaged(f"its part {number} is missing")
+            raise shelves.DamagedValue(f"its part {number} is missing")
         if type(part) is MessagePrototype:
             return (self._copy(part, number),)
         form, name, body, checksum, _ = part  # type: ignore[misc]  # a row, since it is no prototype
         if zlib.crc32(body) != checksum:
-            raise shelves.Damaged(f"the checksum of its part {number} does not fit")
+            raise shelves.DamagedValue(f"the checksum of its part {number} does not fit")
         if form == shelves.MESSAGE:
             if (prototype := prototype_of(body, name)) is not None:
                 self._cache.keep(self._shelf.shelf, number, prototype)
@@ -537,7 +537,7 @@ class ValueReading:
             rows = zip(typed[::3], typed[1::3], typed[2::3], strict=True)
             return [(key, self._serde.loads_typed((kind, data))) for key, kind, data in rows]
         if not form.startswith(VALUE):
-            raise shelves.Damaged(f"parts of the form {safe_repr(form)} are not known")
+            raise shelves.DamagedValue(f"parts of the form {safe_repr(form)} are not known")
         value = self._serde.loads_typed((form.removeprefix(VALUE), body))
         if isinstance(value, BaseMessage):
             self._cache.stamp(value, self._shelf, number, fingerprint(value))

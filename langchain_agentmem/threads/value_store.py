@@ -47,7 +47,7 @@ FARTHEST = 2**48
 _CHECK_BYTES = 4
 
 
-class Damaged(ValueError):
+class DamagedValue(ValueError):
     """Stored bytes are not what was stored.
 
     Args:
@@ -79,7 +79,7 @@ def opened(blob: bytes, beside: str = "") -> bytes:
     data = bytes(blob)[_CHECK_BYTES:]
     checksum = zlib.crc32(data, zlib.crc32(beside.encode()))
     if len(blob) < _CHECK_BYTES or checksum != int.from_bytes(blob[:_CHECK_BYTES], "big"):
-        raise Damaged("its checksum does not fit")
+        raise DamagedValue("its checksum does not fit")
     return data
 
 
@@ -97,15 +97,15 @@ def unpack(blob: bytes) -> Recipe:
     try:
         recipe = ormsgpack.unpackb(opened(blob))
     except ormsgpack.MsgpackDecodeError as error:
-        raise Damaged(str(error)) from error
+        raise DamagedValue(str(error)) from error
     if type(recipe) is not list or not recipe:
-        raise Damaged("it is no recipe")
+        raise DamagedValue("it is no recipe")
     try:
         sound = all(type(low) is type(high) is int and 0 <= low <= high < FARTHEST for low, high in ranges_of(recipe))
     except (TypeError, ValueError, IndexError, KeyError, RecursionError) as error:
-        raise Damaged(f"it is no recipe ({error})") from error
+        raise DamagedValue(f"it is no recipe ({error})") from error
     if not sound:
-        raise Damaged("it is no recipe")
+        raise DamagedValue("it is no recipe")
     return recipe
 
 
@@ -246,7 +246,7 @@ _Key: TypeAlias = tuple[bytes, str, str | None]
 """What makes two parts equal: the digest of the body, the form and the name."""
 
 
-class StorePlace(NamedTuple):
+class StorePosition(NamedTuple):
     """A shelf as it was seen: its id, and how often it was swept."""
 
     shelf: int
@@ -275,17 +275,17 @@ Tidy: TypeAlias = Callable[[list[Range], bool], list[Range]]
 """Given ranges, and whether they are the whole value of a channel: other ranges for the same parts."""
 
 
-class Drafted(Protocol):
+class DraftValues(Protocol):
     """Values taken apart, before their parts have numbers: for a shelf as it was seen, where it relies on parts."""
 
-    shelf: StorePlace | None
+    shelf: StorePosition | None
     parts: list[StoredPart]
     relied: list[Range]
 
     def settle(self, recipe: Recipe, numbers: Sequence[int], tidy: Tidy) -> Recipe:
         """Give the parts of a recipe their numbers."""
 
-    def stamp(self, shelf: StorePlace, numbers: Sequence[int], moves: Mapping[int, int]) -> None:
+    def stamp(self, shelf: StorePosition, numbers: Sequence[int], moves: Mapping[int, int]) -> None:
         """Remember where the messages lie, after the commit."""
 
 
@@ -299,7 +299,7 @@ def nothing_known(shelf: int, ranges: list[Range]) -> tuple[dict[int, Any], list
     return {}, ranges
 
 
-def fits(tx: Transaction, place: StorePlace, draft: Drafted) -> bool:
+def fits(tx: Transaction, place: StorePosition, draft: DraftValues) -> bool:
     """Whether the parts that a draft relies on are on a shelf: none is ever changed, but they may be swept away.
 
     Args:
@@ -318,7 +318,11 @@ def fits(tx: Transaction, place: StorePlace, draft: Drafted) -> bool:
 
 
 def shelve(
-    tx: Transaction, place: StorePlace, draft: Drafted, recipes: Sequence[Recipe], writer: ShelfWriter | None = None
+    tx: Transaction,
+    place: StorePosition,
+    draft: DraftValues,
+    recipes: Sequence[Recipe],
+    writer: ShelfWriter | None = None,
 ) -> tuple[list[bytes], ShelfWriter | None]:
     """Put the parts of a draft on a shelf, those that are not there already.
 
@@ -345,7 +349,7 @@ def shelve(
     return packed, writer
 
 
-def shelve_messages(tx: Transaction, place: StorePlace, bodies: Sequence[bytes]) -> tuple[bytes, list[bytes]]:
+def shelve_messages(tx: Transaction, place: StorePosition, bodies: Sequence[bytes]) -> tuple[bytes, list[bytes]]:
     """Put messages without ids on a shelf, those that are not there already.
 
     Args:
@@ -363,7 +367,7 @@ def shelve_messages(tx: Transaction, place: StorePlace, bodies: Sequence[bytes])
     return pack([LIST, *written_ranges(ranges)]), [digest for digest, _, _ in writer.keys]
 
 
-def hold(tx: Transaction, place: StorePlace, *, listed: int = 0) -> None:
+def hold(tx: Transaction, place: StorePosition, *, listed: int = 0) -> None:
     """Keep others from the shelf until the transaction ends.
 
     Args:
@@ -412,7 +416,7 @@ class ShelfWriter:
         self._copies: list[tuple[int, int, int]] = []
         self._first = self._following = 0
 
-    def put(self, place: StorePlace) -> None:
+    def put(self, place: StorePosition) -> None:
         """Store the parts that are not on the shelf. What is written waits for nothing, so that others wait shortly.
 
         Args:
@@ -459,7 +463,7 @@ class ShelfWriter:
             ranges = [*ranges[:at], self._copied(ranges[at : at + width]), *ranges[at + width :]]
         return ranges
 
-    def copy_parts(self, place: StorePlace) -> None:
+    def copy_parts(self, place: StorePosition) -> None:
         """Store the copies that `tidy` needs: parts that are put in the first row once more."""
         if self._copies:
             hold(self._tx, place, listed=self._following - self._first)
@@ -498,7 +502,7 @@ def fetch(tx: Transaction, shelf: int, recipes: Iterable[Recipe], recall: Recall
     return found
 
 
-def adopt(tx: Transaction, place: StorePlace, parts: Mapping[int, StoredPart]) -> dict[int, int]:
+def adopt(tx: Transaction, place: StorePosition, parts: Mapping[int, StoredPart]) -> dict[int, int]:
     """Put parts of another database on a shelf.
 
     Args:

@@ -133,7 +133,7 @@ def _stored(data: bytes) -> None:
         lambda given: body_text(given, with_calls=True),
         lambda given: value_store.unpack(value_store.guarded(given)),
     ):
-        with contextlib.suppress(AgentMemoryError, value_store.Damaged):
+        with contextlib.suppress(AgentMemoryError, value_store.DamagedValue):
             read(data)
 
 
