@@ -260,7 +260,7 @@ _LISTED = 20
 _CHARACTERS, _LENGTH_SHOWN = 300, 30
 
 
-class Withheld(Exception):
+class RedactedError(Exception):
     """Stands for an error whose text is content. It is told in place of it, and never raised."""
 
 
@@ -498,7 +498,7 @@ class Tracing:
         traced = may_be_traced(config)
         if not traced and not self.hooked and not logger.isEnabledFor(logging.DEBUG):
             return SILENT
-        return _HeardStep(self, name, run_type, inputs, config, traced)
+        return _TracedStep(self, name, run_type, inputs, config, traced)
 
     within = staticmethod(within)
 
@@ -512,7 +512,9 @@ class Tracing:
         try:
             yield
         except Exception as error:  # noqa: BLE001 - looking on may not break what is looked at
-            told = error if self.shows_content else Withheld(type(error).__name__).with_traceback(error.__traceback__)
+            told = (
+                error if self.shows_content else RedactedError(type(error).__name__).with_traceback(error.__traceback__)
+            )
             self._failures.report(doing, "Tracing failed %s; memory goes on.", doing, error=told)
 
     def evaluate(self, thunk: Thunk | None, doing: str) -> dict[str, Any]:
@@ -527,12 +529,12 @@ class Tracing:
         """The error as it is to be shown."""
         with self.unharmed("to show an error"):
             content = self._content
-            return error if content is True else Withheld(f"{type(error).__name__}: {_text(str(error), content)}")
-        return Withheld(type(error).__name__)  # what should have masked its text has failed
+            return error if content is True else RedactedError(f"{type(error).__name__}: {_text(str(error), content)}")
+        return RedactedError(type(error).__name__)  # what should have masked its text has failed
 
 
 @dataclass(eq=False, repr=False)
-class _HeardStep(Step):
+class _TracedStep(Step):
     """A step that somebody hears."""
 
     _tracing: Tracing
