@@ -1,13 +1,13 @@
-"""`AuditEntry`, and the chain over entries that shows whether one was changed, removed, or moved.
+"""`AuditEntry`, and the chain over entries that reveals changed, removed or moved entries.
 
-An entry has a digest, of a random salt and of everything of it that never changes, and a *link*: the digest of the link
-before and of this digest. So a link stands for everything up to its entry, and whoever keeps one elsewhere can prove
-later that nothing before it was changed. What is erased leaves its digest and its link. Without the salt, which is
-erased too, nothing can be learned from them, not even whether a guess was right; and the chain still holds.
+An entry has a digest of a random salt and of every field that never changes. It also has a *link*: the digest of the
+link before and of this digest. So a link covers every entry up to its own, and a link kept elsewhere proves later that
+no entry before it was changed. An erased entry leaves its digest and its link. Its salt is erased too, so that the
+digest reveals nothing, not even whether a guess was right. The chain stays valid.
 
-A chain by itself proves nothing against somebody who may write to the database and computes every link anew from some
-place on. Against that helps a head that was kept elsewhere. Who may write to the database can also empty an entry
-as `erase` does, which no head tells: watch how many are `erased`.
+A chain by itself proves nothing against an attacker who can write to the database and recompute every link from some
+place on. A head kept elsewhere reveals this. Such an attacker can also empty an entry as `erase` does, which no head
+reveals: monitor the number of `erased` entries.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from langchain_agentmem.messages.message import Message
 from langchain_agentmem.storage.queries import LINK_BYTES
 
 Kind: TypeAlias = Literal["exchange", "call", "todo", "reflection", "reference"]
-"""What an entry is: a prompt with its reply, a model call that was captured, something to do, what an agent says of its
-own work, a text to look things up in."""
+"""The kind of an entry: a prompt with its reply, a captured model call, a todo, an agent's reflection on its work, or a
+reference text."""
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 Status: TypeAlias = Literal["open", "done"]
 STATUSES: tuple[Status, ...] = get_args(Status)
-"""What a todo can be."""
+"""The states of a todo."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,32 +40,32 @@ class AuditEntry:
     """One entry of the audit trail.
 
     Attributes:
-        id: What it is called, unique in its namespace.
-        kind: "exchange" for a prompt and its reply, "call" for a model call that was captured, "todo", "reflection"
-            or "reference".
-        prompt: What was asked. Of a call, its newest message from the user.
-        reply: What was answered.
-        created_at: When. Without a time zone, UTC.
-        conversation_id: To which conversation it belongs. Default None: to none.
-        namespace: Where it is. Default: the root.
-        junk: The names of the rules by which it is junk, and hidden. Default (): it is shown.
-        status: Of a todo, "open" or "done". Default None.
-        title: Of a reference. Default None.
-        model: The name of the model. Default None.
-        error: What went wrong, where a call failed. Default None.
-        input_tokens: Tokens of the prompt. Default None: not known.
-        output_tokens: Tokens of the reply. Default None: not known.
-        duration: Seconds that a call took. Default None: not known.
-        run_id: The run of LangChain that it was. Default None.
-        parent_run_id: The run that this one was part of. Default None.
-        thread_id: The thread of LangGraph that it was made in. Default None.
-        messages: Of a call, the messages that the model was given and, after them, those that it answered with, each
-            with its `role` and `content`; `to_langchain(message)` makes LangChain's of one. Default ().
-        extra: Whatever else is known of it; anything that `encoding.to_plain` can write. Default {}.
-        archived: Whether it is kept compressed. Default False.
+        id: Its id, unique in its namespace.
+        kind: "exchange" for a prompt and its reply, "call" for a captured model call, "todo", "reflection" or
+            "reference".
+        prompt: The prompt. For a call, its newest message from the user.
+        reply: The reply.
+        created_at: The time of creation. Without a time zone: UTC.
+        conversation_id: Its conversation. Default: None.
+        namespace: Its namespace. Default: the root.
+        junk: The names of the rules that classify it as junk and hide it. Default (): it is shown.
+        status: "open" or "done" for a todo. Default: None.
+        title: The title of a reference. Default: None.
+        model: The name of the model. Default: None.
+        error: The error of a failed call. Default: None.
+        input_tokens: Tokens of the prompt. Default None: unknown.
+        output_tokens: Tokens of the reply. Default None: unknown.
+        duration: Seconds that a call took. Default None: unknown.
+        run_id: The LangChain run of the call. Default: None.
+        parent_run_id: The parent of that run. Default: None.
+        thread_id: The LangGraph thread of the call. Default: None.
+        messages: For a call, the messages that the model received, followed by its answers, each with its `role` and
+            `content`. `to_langchain(message)` converts one. Default: ().
+        extra: Further data; anything that `encoding.to_plain` can write. Default: {}.
+        archived: True if it is stored compressed. Default: False.
 
     Raises:
-        InvalidInput: There is no such kind or status.
+        InvalidInput: The kind or the status is unknown.
     """
 
     id: str
@@ -105,38 +105,38 @@ class AuditEntry:
 
     @property
     def text(self) -> str:
-        """What a search finds it by: prompt and reply."""
+        """The searchable text: prompt and reply."""
         return f"{self.prompt}\n{self.reply}"
 
 
 SALT_BYTES = 16
-"""Bytes of the salt of an entry, by which its digest is keyed."""
+"""Bytes of the salt of an entry, the key of its digest."""
 
 
 class ChainHead(NamedTuple):
-    """An end of the chain.
+    """The end of the chain at some time.
 
     Attributes:
-        sequence: The place of its last entry, counted from 1; 0 where there is none.
-        link: What stands for everything up to there, 32 bytes.
+        sequence: The place of its last entry, counted from 1; 0 for an empty chain.
+        link: The link of that entry, which covers every entry up to it, 32 bytes.
     """
 
     sequence: int
     link: bytes
 
     def __str__(self) -> str:
-        """As a text to be kept elsewhere, which `ChainHead.of` reads."""
+        """Return the head as text to keep elsewhere; `ChainHead.of` reads it."""
         return f"{self.sequence}:{self.link.hex()}"
 
     @classmethod
     def of(cls, text: str) -> ChainHead:
-        """Read a head that was kept as text.
+        """Read a head from its text.
 
         Args:
-            text: What `str(head)` gave.
+            text: The result of `str(head)`.
 
         Raises:
-            InvalidInput: It is no head.
+            InvalidInput: The text is not a head.
         """
         sequence, colon, link = text.strip().partition(":") if isinstance(text, str) else ("", "", "")
         try:
@@ -154,13 +154,13 @@ START = ChainHead(0, bytes(LINK_BYTES))
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChainReport:
-    """What a check of the chain found.
+    """The result of a check of the chain.
 
     Attributes:
-        entries: How many places of the chain were looked at.
-        erased: How many of them are of entries that were erased.
-        problems: What is wrong, in sentences; empty when all is well.
-        head: Where the chain ends.
+        entries: The number of places that were checked.
+        erased: The number of erased entries among them.
+        problems: The problems, as sentences; empty if the chain is valid.
+        head: The end of the chain.
     """
 
     entries: int
@@ -170,22 +170,22 @@ class ChainReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """True if the check found no problem."""
         return not self.problems
 
 
 def digest(salt: bytes, fields: Sequence[Any], body: bytes, messages: Sequence[bytes] = ()) -> bytes:
-    """The digest of an entry.
+    """Compute the digest of an entry.
 
     Args:
         salt: Its salt.
-        fields: What stands in its columns and never changes: path, key, kind, conversation, thread, time and mark.
-        body: Its text and what goes with it, uncompressed.
+        fields: Its columns that never change: path, key, kind, conversation, thread, time and mark.
+        body: Its stored body with texts and metadata, uncompressed.
         messages: The digest of the body of each message, in order.
     """
     said = b"".join(messages)
     path, key, kind, conversation, thread, created_at, mark = fields
-    # As `write_plain` writes a list of them, in half the time.
+    # The same text as from `write_plain` for a list of the fields, in half the time.
     line = (
         f"[{quoted(path)},{quoted(key)},{quoted(kind)},{'null' if conversation is None else quoted(conversation)},"
         f"{'null' if thread is None else quoted(thread)},{created_at:d},{'null' if mark is None else quoted(mark)},"

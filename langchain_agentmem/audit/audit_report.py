@@ -1,16 +1,17 @@
-"""The health report of an audit trail: size, growth, rate, todos, what to archive, and the rules for junk.
+"""The health report of an audit trail: size, growth, rate, todos, archiving, and junk rules.
 
     print(memory.audit.report())
 
-Counts come from the database and cover all entries. Texts are read of the newest `MOST_READ` entries, so that a report
-takes seconds however long the trail is. A report is computed on demand, in one transaction, and changes nothing.
+Counts come from the database and cover all entries. Only the texts of the newest `MOST_READ` entries are read, so that
+a report takes seconds whatever the length of the trail. A report is computed on demand, in one transaction, and changes
+nothing.
 
 **Runaway hours**: hours with more than `TIMES_USUAL` times the entries of the median hour. Hours below a floor of
-`LEAST_IN_HOUR` entries never count.
+`LEAST_IN_HOUR` entries are ignored.
 
-**Open todos**: a todo that seems done comes with the later reply or self-reflection that says so: one of its sentences
-says that something was completed, in words of the todo. Nobody closes a todo for it. English only; in other languages
-todos are listed without suggestions.
+**Open todos**: a todo that seems done is listed with a later reply or self-reflection as evidence: one of its sentences
+reports a completion, in words of the todo. The report closes no todo. English only; in other languages todos are listed
+without suggestions.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ from langchain_agentmem.search.analysis import STOP_WORDS, terms
 from langchain_agentmem.storage import Transaction, query
 
 MOST_READ = 20_000
-"""So many entries are read, the newest; all of them are counted."""
+"""The number of newest entries that are read; all entries are counted."""
 PAGE = 100
 LARGE = 10_000_000
 """Bytes above which an archive is suggested: 10 MB."""
 OLD = timedelta(days=30)
-"""How old entries are that could be archived, and how far back growth and runaway hours reach."""
+"""The least age of archivable entries, and the period of growth and runaway hours."""
 MOST_CONVERSATIONS, MOST_RUNAWAYS = 20, 10
 MOST_TODOS = 1_000
-"""So many open todos are looked for among later entries; of the rest only the number is told."""
+"""The most open todos that are listed and compared with later entries; further ones are only counted."""
 LEAST_IN_HOUR, TIMES_USUAL = 200, 10
-"""An hour runs away with more entries than the first, and more than the second times those of the median hour."""
+"""A runaway hour has more than `LEAST_IN_HOUR` entries, and more than `TIMES_USUAL` times the median hour's."""
 
 _COUNTED = ("entries", "junk", "archived", "recent", "open_todos", "archivable", "archivable_size")
 _HOUR = 3_600_000_000
@@ -53,7 +54,7 @@ _TOLD_OF_SECTION = 5
 _LOOKED_AT_OF_REPLY = 10_000
 _SHOWN = 160
 _ENOUGH = 2 / 3
-"""The share of a todo's words that a sentence holds which says that it is done."""
+"""The share of a todo's words that a sentence must have as evidence of its completion."""
 _SENTENCE = re.compile(r"(?<=[.!?;\n])\s+|\n")
 _SAYS_DONE, _SAYS_NOT = (re.compile(pattern(name), re.IGNORECASE) for name in ("done", "not_done"))
 _STOPS = frozenset(each for word in STOP_WORDS for each in terms(word))
@@ -74,14 +75,14 @@ class RateAnomaly(NamedTuple):
 
 
 class ConversationSize(NamedTuple):
-    """A conversation, by what was said in it: exchanges and model calls.
+    """The size of a conversation in exchanges and model calls.
 
     Attributes:
         conversation_id: Its id.
-        namespace: Where it is.
-        entries: How many entries it has.
-        junk: How many of them are hidden as junk.
-        last_at: When its last entry was made.
+        namespace: Its namespace.
+        entries: The number of its entries.
+        junk: The number of entries hidden as junk.
+        last_at: The creation time of its last entry.
     """
 
     conversation_id: str
@@ -92,14 +93,14 @@ class ConversationSize(NamedTuple):
 
 
 class OpenTodo(NamedTuple):
-    """A todo that is not done, with what can be said of it.
+    """An open todo, with evidence of its completion if there is any.
 
     Attributes:
         id: Its id.
-        text: What is to be done.
-        age: How long it has been open.
-        done_by: The latest entry that says that it is done; None where none does.
-        quote: The sentence that says so.
+        text: Its text.
+        age: The time since its creation.
+        done_by: The id of the latest entry that reports its completion, or None.
+        quote: The sentence that reports the completion.
     """
 
     id: str
@@ -110,26 +111,26 @@ class OpenTodo(NamedTuple):
 
 
 class AuditHealth(NamedTuple):
-    """How an audit trail fares.
+    """The health report of an audit trail.
 
     Attributes:
-        entries: Entries, without those that were erased.
-        junk: Those of them that are hidden as junk.
-        archived: Those of them that are archived.
+        entries: The number of entries, without erased ones.
+        junk: The number of entries hidden as junk.
+        archived: The number of archived entries.
         size: Bytes of the entries, and of the messages of model calls; conversations and checkpoints may share these.
-        recent: Entries of the last 30 days.
-        read: How many entries were read, the newest: for signs of todos, and what is junk by now.
+        recent: The number of entries of the last 30 days.
+        read: The number of newest entries that were read, for completed todos and changed junk rules.
         runaway: Hours of the last 30 days with far more entries than usual.
-        conversations: How many conversations there are.
-        largest: Those of them with most entries.
-        open_todos: How many todos are open.
-        todos: The open todos, the oldest first, with what suggests that they are done.
-        is_large: Whether the trail is so large that its old entries should be archived.
-        archivable: How many entries are more than 30 days old, and not archived.
-        archivable_size: Their bytes.
-        hidden: How many entries each rule for junk hides, by its name; an entry may be hidden by several.
-        to_hide: How many of the entries that were read are shown, and junk by the rules as they are now.
-        to_show: How many of them are hidden, and are none.
+        conversations: The number of conversations.
+        largest: The conversations with the most entries.
+        open_todos: The number of open todos.
+        todos: The open todos, the oldest first, with evidence of their completion.
+        is_large: True if the trail has more than 10 MB, so that old entries should be archived.
+        archivable: The number of entries that are more than 30 days old and not archived.
+        archivable_size: The bytes of the archivable entries.
+        hidden: The number of entries that each junk rule hides, by its name; several rules may hide one entry.
+        to_hide: The number of read entries that are shown, but junk by the current rules.
+        to_show: The number of read entries that are hidden, but not junk by the current rules.
     """
 
     entries: int
@@ -194,14 +195,14 @@ def _section(title: str, lines: Sequence[str], count: int) -> Iterator[str]:
 
 
 def examine(tx: Transaction, low: str, high: str, *, now: datetime, rules: Sequence[JunkRule]) -> AuditHealth:
-    """Look how the audit trail of the namespaces in a range of paths fares.
+    """Make the health report for the namespaces in a range of paths.
 
     Args:
         tx: The transaction.
         low: The first path of the namespaces.
-        high: The path behind the last.
-        now: What time it is.
-        rules: By which entries are junk.
+        high: The path after the last.
+        now: The current time.
+        rules: The junk rules.
     """
     now, where = now.astimezone(UTC), {"low": low, "high": high}
     since = micros(now - OLD)
@@ -253,7 +254,7 @@ def examine(tx: Transaction, low: str, high: str, *, now: datetime, rules: Seque
 
 
 def _newest(tx: Transaction, low: str, high: str) -> Iterator[AuditEntry]:
-    """The newest entries of the namespaces in a range of paths, the oldest of them first."""
+    """Yield the newest entries of the namespaces in a range of paths, in ascending order."""
     before = query.audit_newest_within(tx, low=low, high=high, skip=MOST_READ)
     after = before[0]["sequence"] if before else 0
     while found := query.audit_within(tx, low=low, high=high, after=after, limit=PAGE):
@@ -262,7 +263,7 @@ def _newest(tx: Transaction, low: str, high: str) -> Iterator[AuditEntry]:
 
 
 def _sentences_of_completion(entry: AuditEntry) -> Iterator[str]:
-    """The sentences of a reply, or of a self-reflection, that say that something was completed."""
+    """Yield the sentences of a reply or self-reflection that report a completion."""
     text = entry.reply[:_LOOKED_AT_OF_REPLY]
     if not entry.junk and (entry.kind == "reflection" or _is_said(entry)) and _SAYS_DONE.search(text):
         for sentence in _SENTENCE.split(text):
@@ -271,7 +272,7 @@ def _sentences_of_completion(entry: AuditEntry) -> Iterator[str]:
 
 
 def _is_said(entry: AuditEntry) -> bool:
-    """Whether an entry is something that a user asked: no todo and the like, and no call that memory makes itself."""
+    """Return whether an entry is an exchange, or a model call that the memory did not make."""
     tags = entry.extra.get("tags")  # another database may have sent anything
     is_own = isinstance(tags, list | tuple) and NO_STREAM in tags
     return entry.kind == "exchange" or (entry.kind == "call" and not is_own)

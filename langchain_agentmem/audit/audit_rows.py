@@ -1,13 +1,13 @@
-"""Entries of the audit trail as rows, and rows as entries.
+"""Conversion of audit entries to rows, and of rows to entries.
 
 Each model call receives the whole history again. So the messages of a conversation's calls are parts of one shelf
-(`threads/value_store.py`), each once, and a call names ranges of it, usually one. Their bodies are those that
-conversations and checkpoints store: a message that is known anywhere is not stored again. Messages are told apart by
-what they say and not by their ids, since a graph without a checkpointer makes new ids for each call. A message that is
-read has the digest of its content and its number as its id.
+(`threads/value_store.py`), each once, and a call names ranges of it, usually one. Conversations and checkpoints share
+the bodies of messages, so that a known message is not stored again. Messages are identified by their content and not by
+their ids, since a graph without a checkpointer makes new ids for each call. The id of a message that is read consists
+of the digest of its content and its number.
 
-An entry has its prompt and its reply as texts of its own, also where a message says them: lists, the search and the
-rules for junk read no messages.
+An entry stores its prompt and its reply as separate texts, even if a message contains them: lists, the search and the
+junk rules read no messages.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.threads.value_store import Range, drop_unneeded, ranges_of, runs, unpack
 
 SHOWN, JUNK, REPLACED = range(3)
-"""Why an entry is hidden, if it is."""
+"""The values of `hidden`: shown, hidden as junk, or replaced by a newer version."""
 MARK_BYTES = 16
 MOST_MESSAGES = 1_000_000
 """A call that names more messages is damaged."""
@@ -43,13 +43,13 @@ _NAMES = ("title", "model", "error", "run_id", "parent_run_id", "duration")
 
 
 class EntryDraft(NamedTuple):
-    """An entry that is to be added.
+    """An entry to add.
 
     Attributes:
         entry: The entry.
-        mark: What tells that a todo or a reference is there already, such as `todo_key(text)` or a title. Default None:
-            nothing does.
-        replaced: Whether there is a newer version of it. Default: no.
+        mark: The mark that identifies an existing todo or reference, such as `todo_key(text)` or a title. Default None:
+            no mark.
+        replaced: True if a newer version of it exists. Default: False.
     """
 
     entry: AuditEntry
@@ -58,12 +58,12 @@ class EntryDraft(NamedTuple):
 
 
 class StoredCall(NamedTuple):
-    """The messages of a call as they are stored.
+    """The stored messages of a call.
 
     Attributes:
-        shelf: The shelf on which they lie.
-        recipe: Which of its parts they are, see `value_store`.
-        digests: The digests of their bodies, in order.
+        shelf: The shelf that holds the messages.
+        recipe: The ranges of its parts, see `value_store`.
+        digests: The digests of the bodies, in order.
     """
 
     shelf: int
@@ -72,15 +72,15 @@ class StoredCall(NamedTuple):
 
 
 def call_mark(entry: AuditEntry) -> bytes:
-    """The mark that the calls of one conversation, or else of one thread, have in common: they share a shelf."""
+    """Return the mark shared by the calls of one conversation or thread, which share a shelf."""
     return _digest(entry.conversation_id or entry.thread_id or "")
 
 
 def numbers_of(recipe: bytes) -> list[int]:
-    """The numbers of the parts that a stored recipe names, in their order.
+    """Return the numbers of the parts that a stored recipe names, in order.
 
     Raises:
-        ValueError: It is damaged.
+        ValueError: The recipe is damaged.
     """
     ranges = list(ranges_of(unpack(recipe)))
     if sum(high - low for low, high in ranges) > MOST_MESSAGES:
@@ -89,7 +89,7 @@ def numbers_of(recipe: bytes) -> list[int]:
 
 
 def digests(tx: Transaction, rows: Iterable[Row]) -> dict[int, dict[int, bytes]]:
-    """The digests of the bodies of the messages that rows name, by shelf and number."""
+    """Return the digests of the message bodies of rows, by shelf and number."""
     found: dict[int, dict[int, bytes]] = {}
     for shelf, numbers in _numbers_by_shelf(rows).items():
         found[shelf] = {}
@@ -100,7 +100,7 @@ def digests(tx: Transaction, rows: Iterable[Row]) -> dict[int, dict[int, bytes]]
 
 
 def _numbers_by_shelf(rows: Iterable[Row]) -> dict[int, set[int]]:
-    """The numbers of the messages that rows name, by shelf. What is damaged names none."""
+    """Return the message numbers of rows, by shelf. Damaged rows are left out."""
     found: dict[int, set[int]] = {}
     for row in rows:
         if row["shelf_id"] is not None:
@@ -110,7 +110,7 @@ def _numbers_by_shelf(rows: Iterable[Row]) -> dict[int, set[int]]:
 
 
 def free(tx: Transaction, path: str, mark: bytes, shelf: int) -> None:
-    """Delete what no call needs any more of a shelf, and the shelf if that is all.
+    """Delete the parts of a shelf that no call needs, and the shelf if no part is left.
 
     Args:
         tx: The transaction.
@@ -124,7 +124,7 @@ def free(tx: Transaction, path: str, mark: bytes, shelf: int) -> None:
         try:
             needed.update(each for row in rows for each in ranges_of(unpack(row["messages"])))
         except ValueError:
-            return  # nobody knows what a damaged entry needs
+            return  # the needs of a damaged entry are unknown
         after = rows[-1]["sequence"]
     drop_unneeded(tx, shelf, needed)
     if not needed:
@@ -132,7 +132,7 @@ def free(tx: Transaction, path: str, mark: bytes, shelf: int) -> None:
 
 
 def mark_of(mark: str | bytes | None) -> bytes | None:
-    """A mark as it is stored and looked up."""
+    """Convert a mark to its stored form."""
     return _digest(mark) if isinstance(mark, str) else mark
 
 
@@ -141,15 +141,15 @@ def _digest(mark: str) -> bytes:
 
 
 def row_of(path: str, draft: EntryDraft, call: StoredCall | None) -> dict[str, Any]:
-    """What is stored of an entry, but for its place in the chain; with its digest.
+    """Make the row of an entry with its digest, without its place in the chain.
 
     Args:
         path: The path of its namespace.
         draft: The entry.
-        call: Its messages, if it has any.
+        call: Its messages, or None.
 
     Raises:
-        InvalidInput: Its `extra` holds what cannot be stored.
+        InvalidInput: Its `extra` has a value that cannot be stored.
     """
     entry = draft.entry
     body = _body(entry)
@@ -175,37 +175,37 @@ def row_of(path: str, draft: EntryDraft, call: StoredCall | None) -> dict[str, A
 
 
 def digest_of(row: Row, messages: Mapping[int, bytes]) -> bytes:
-    """The digest that a stored row has.
+    """Compute the digest of a stored row.
 
     Args:
-        row: It.
+        row: The row.
         messages: The digests of the parts of its shelf, by number.
 
     Raises:
-        ValueError: It is damaged.
-        KeyError: One of its messages is not there.
+        ValueError: The row is damaged.
+        KeyError: One of its messages is missing.
     """
     said = [] if row["messages"] is None else [messages[number] for number in numbers_of(row["messages"])]
     return audit_entry.digest(bytes(row["salt"]), _lasting(row["path"], row), plain_body(row["body"]), said)
 
 
 def entries(tx: Transaction, rows: Sequence[Row], *, messages: bool = True) -> list[AuditEntry]:
-    """Rows as entries, in their order.
+    """Convert rows to entries, in their order.
 
     Args:
         tx: The transaction.
-        rows: As the queries give them.
-        messages: Whether calls are given with their messages. Without them, a long history need not be read.
+        rows: The rows from the queries.
+        messages: True loads the messages of calls. False avoids reading a long history. Default: True.
 
     Raises:
-        DatabaseUnreadable: One is damaged.
+        DatabaseUnreadable: A row is damaged.
     """
     parts = _parts(tx, rows) if messages else {}
     return [_entry(row, parts, messages=messages) for row in rows]
 
 
 def said(rows: Iterable[Row]) -> dict[int, tuple[str, str]]:
-    """The prompt and the reply of rows, by their places in the chain. Those that are damaged are left out."""
+    """Return prompt and reply of rows, by place in the chain. Damaged rows are left out."""
     found: dict[int, tuple[str, str]] = {}
     for row in rows:
         with suppress(KeyError, TypeError, ValueError, AgentMemoryError):
@@ -215,22 +215,22 @@ def said(rows: Iterable[Row]) -> dict[int, tuple[str, str]]:
 
 
 def texts(rows: Sequence[Row]) -> dict[int, str]:
-    """What a search finds rows by, by their places in the chain. What is damaged is found by nothing."""
+    """Return the searchable texts of rows, by place in the chain; empty for damaged rows."""
     found = said(rows)
     return {row["sequence"]: "\n".join(found.get(row["sequence"], ())) for row in rows}
 
 
 def compressed(body: bytes) -> bytes:
-    """A body as it is kept when it is archived: compressed, unless that would make it larger."""
+    """Compress a body for the archive, unless that would make it larger."""
     packed = zlib.compress(body, 9)
     return packed if len(packed) < len(body) else body
 
 
 def plain_body(body: Any) -> bytes:
-    """A body as it was written.
+    """Return a body uncompressed.
 
     Raises:
-        ValueError: It is damaged.
+        ValueError: The body is damaged.
     """
     given = bytes(body)
     if given.startswith(_JSON_BEGINS):
@@ -242,7 +242,7 @@ def plain_body(body: Any) -> bytes:
 
 
 def _lasting(path: str, row: Row) -> list[Any]:
-    """What stands in columns and never changes."""
+    """Return the columns that never change."""
     mark = None if row["mark"] is None else bytes(row["mark"]).hex()
     return [path, *(row[name] for name in ("key", "kind", "conversation", "thread", "created_at")), mark]
 
@@ -262,7 +262,7 @@ def _body(entry: AuditEntry) -> bytes:
 
 
 def _parts(tx: Transaction, rows: Iterable[Row]) -> dict[tuple[int, int], Message]:
-    """The messages that rows name, by shelf and number. Those that are damaged are left out."""
+    """Load the messages of rows, by shelf and number. Damaged ones are left out."""
     found: dict[tuple[int, int], Message] = {}
     for shelf, numbers in _numbers_by_shelf(rows).items():
         for row in query.parts_in(tx, shelf=shelf, ranges=json.dumps(runs(sorted(numbers)))):

@@ -1,15 +1,15 @@
 """Statements that write, read, search, verify, archive and erase the entries of the audit trail.
 
-Every entry gets the next place in one chain (`audit_entry`), in the order of the commits: whoever adds holds the end of
-the chain until its transaction ends. To add an entry alone is to insert a row and to move the head. The search costs
-more, and costs little where many entries enter it together, so new ones wait: `TAIL` of them *settle* with the one that
-makes them so many, and a search that could find them has them settle first.
+Every entry gets the next place in one chain (`audit_entry`), in the order of the commits: a transaction that adds
+entries locks the end of the chain until it ends. Adding an entry inserts a row and moves the head. Indexing for the
+search takes longer, but little for many entries together, so new entries wait. They *settle* when `TAIL` entries wait,
+or before a search that could find them.
 
-Entries never change but for what is no part of their digest: by which rules they are junk, whether a todo is done, and
-whether they are archived. Everything here is a function of a transaction.
+Only columns outside of the digest ever change: the junk rules of an entry, the status of a todo, and whether the entry
+is archived. Every function here takes a transaction.
 
-**Reading.** The last entries of a conversation among a million cost what they are: every list of entries is a few
-ranges of an index, one for each kind and for what is hidden, which are put together here.
+**Reading.** The cost of reading the last entries of a conversation does not depend on the size of the trail: each list
+of entries is a few ranges of an index, one for each kind and visibility, which are merged here.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from langchain_agentmem.threads.value_store import LOOSE, StorePosition, shelve_
 
 LIST_PAGE = 200
 WithJunk: TypeAlias = bool | Literal["only"]
-"""Whether entries are wanted that are hidden as junk, or only those."""
+"""True includes entries hidden as junk; "only" excludes the others."""
 ONLY_JUNK: Final = "only"
 _END = 2**62
 
 
 class EntryFilter(TypedDict, total=False):
-    """Which entries are wanted.
+    """A filter of entries.
 
     Attributes:
-        conversation: Only those of this conversation. Default: of all, and of none.
+        conversation: Only entries of this conversation. Default: entries with any or no conversation.
         kinds: Only these kinds. Default: all.
-        include_junk: Whether those are wanted that are hidden as junk, or "only" those. Default: no.
+        include_junk: True includes entries hidden as junk; "only" excludes the others. Default: False.
     """
 
     conversation: str | None
@@ -62,18 +62,18 @@ def last(
     messages: bool = True,
     **wanted: Unpack[EntryFilter],
 ) -> list[AuditEntry]:
-    """The last entries, from the oldest to the newest.
+    """Return the last entries, from the oldest to the newest.
 
     Args:
         tx: The transaction.
         path: The path of the namespace.
-        n: How many; none where it is 0 or less.
-        before: The id of an entry: only those that stand before it. Default: all.
-        messages: Whether model calls are given with their messages. Default: yes.
-        **wanted: Which entries.
+        n: The number of entries; 0 or less returns none.
+        before: The id of an entry: only entries before it. Default: all.
+        messages: True loads the messages of model calls. Default: True.
+        **wanted: The filter.
 
     Raises:
-        InvalidInput: There is no entry of the id `before`.
+        InvalidInput: No entry has the id `before`.
     """
     if n <= 0:
         return []
@@ -90,26 +90,26 @@ def last(
 def page(
     tx: Transaction, path: str, after: int = 0, *, limit: int = LIST_PAGE, **wanted: Unpack[EntryFilter]
 ) -> tuple[list[AuditEntry], int | None]:
-    """A page of the entries, from the oldest to the newest, and the number behind which the next one begins, if any.
+    """Return a page of entries, the oldest first, and `after` for the next page, if any.
 
     Args:
         tx: The transaction.
         path: The path of the namespace.
-        after: The number behind which to begin, as the page before says. Default: from the beginning.
-        limit: Most entries of a page.
-        **wanted: Which entries.
+        after: The number after which to begin, as returned with the previous page. Default: 0, the beginning.
+        limit: The most entries of a page.
+        **wanted: The filter.
     """
     numbers = following(tx, path, after, limit, wanted)
     return of_numbers(tx, numbers), numbers[-1] if len(numbers) == limit else None
 
 
 def following(tx: Transaction, path: str, after: int, limit: int, wanted: EntryFilter) -> list[int]:
-    """The numbers of the first entries behind a number."""
+    """Return the numbers of the first entries after a number."""
     return _numbers(tx, path, wanted, query.audit_following, query.audit_following_in, after=after, limit=limit)[:limit]
 
 
 def of_numbers(tx: Transaction, numbers: Sequence[int], *, messages: bool = True) -> list[AuditEntry]:
-    """The entries of some numbers, in the order of the chain; what was erased is left out."""
+    """Return the entries with these numbers, in the order of the chain, without erased ones."""
     if not numbers:
         return []
     found = query.audit_rows(tx, sequences=json.dumps(list(numbers)))
@@ -117,14 +117,14 @@ def of_numbers(tx: Transaction, numbers: Sequence[int], *, messages: bool = True
 
 
 def get(tx: Transaction, path: str, entry_id: str) -> AuditEntry | None:
-    """The entry of an id, also if it is hidden; None if there is none."""
+    """Return the entry with an id, hidden or not; None if it does not exist."""
     named = query.audit_named(tx, path=path, keys=json.dumps([entry_id]))
     found = of_numbers(tx, [row["sequence"] for row in named])
     return found[0] if found else None
 
 
 def of_status(tx: Transaction, path: str, status: str) -> list[AuditEntry]:
-    """The todos that are open, or done, the oldest first.
+    """Return the todos that are open, or done, the oldest first.
 
     Args:
         tx: The transaction.
@@ -135,13 +135,13 @@ def of_status(tx: Transaction, path: str, status: str) -> list[AuditEntry]:
 
 
 def head(tx: Transaction) -> ChainHead:
-    """The end of the chain, which somebody may keep elsewhere."""
+    """Return the end of the chain."""
     [row] = query.audit_head(tx)
     return ChainHead(int(row["sequence"]), bytes(row["link"]))
 
 
 def _numbers(tx: Transaction, path: str, wanted: EntryFilter, of_all: Query, of_one: Query, **ends: int) -> list[int]:
-    """The numbers of the wanted entries, in order: a range of an index for each kind and visibility."""
+    """Return the numbers of filtered entries, in order: one query per kind and visibility."""
     look, where = of_all, {"path": path, **ends}
     if (conversation := wanted.get("conversation")) is not None:
         look, where = of_one, {**where, "conversation": conversation}
@@ -157,18 +157,18 @@ def _numbers(tx: Transaction, path: str, wanted: EntryFilter, of_all: Query, of_
 
 
 KIND = "audit"
-"""What a search knows entries as."""
+"""The kind of entries in the search index."""
 TAIL = 128
-"""So many entries may wait for the search."""
+"""The number of waiting entries at which they enter the search index."""
 PAGE = 500
 
 
 class EntryPage(NamedTuple):
-    """What was done with one page of entries.
+    """The result of changing one page of entries.
 
     Attributes:
-        entries: How many entries were changed.
-        after: Where the next page begins, behind this number; None after the last page.
+        entries: The number of changed entries.
+        after: The next page begins after this number; None after the last page.
     """
 
     entries: int
@@ -180,14 +180,14 @@ def add(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> list[int]:
 
     Args:
         tx: The transaction.
-        path: The path of the namespace; it is made if need be.
-        drafts: The entries. Their ids are new, and their namespace is that of `path`.
+        path: The path of the namespace, which is created if needed.
+        drafts: The entries. Their ids must be new, and their namespace that of `path`.
 
     Returns:
         Their numbers in the chain.
 
     Raises:
-        InvalidInput: One holds what cannot be stored.
+        InvalidInput: An entry has a value that cannot be stored.
     """
     if not drafts:
         return []
@@ -217,7 +217,7 @@ def add(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> list[int]:
 
 
 def add_new(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> int:
-    """Add those entries whose ids the namespace does not hold. Of a reference the newest version is shown.
+    """Add the entries with new ids, and show only the newest version of each reference.
 
     Args:
         tx: The transaction.
@@ -225,7 +225,7 @@ def add_new(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> int:
         drafts: The entries.
 
     Returns:
-        How many were added.
+        The number of added entries.
     """
     query.audit_lock(tx)
     known = query.audit_named(tx, path=path, keys=json.dumps([draft.entry.id for draft in drafts]))
@@ -241,7 +241,7 @@ def add_new(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> int:
 
 
 def add_once(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> list[AuditEntry]:
-    """Add those todos whose marks no open todo bears.
+    """Add the todos whose marks no open todo has.
 
     Args:
         tx: The transaction.
@@ -249,7 +249,7 @@ def add_once(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> list[A
         drafts: The todos, with their marks.
 
     Returns:
-        Those that were added.
+        The added todos.
     """
     query.audit_lock(tx)
     new: dict[bytes | None, EntryDraft] = {}
@@ -263,7 +263,7 @@ def add_once(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> list[A
 
 
 def put_reference(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> AuditEntry:
-    """Add a reference, in the place of the one of its mark; that one stays in the chain, and is not shown.
+    """Add a reference and hide the version with the same mark, which stays in the chain.
 
     Args:
         tx: The transaction.
@@ -271,7 +271,7 @@ def put_reference(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> A
         drafts: The reference, with its mark.
 
     Returns:
-        The reference as it is now: the one that was there, if it says the same.
+        The current reference: the existing one if its content is the same.
     """
     [(new, mark, _)] = drafts
     query.audit_lock(tx)
@@ -289,14 +289,14 @@ def put_reference(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> A
 def judge(
     tx: Transaction, path: str, reasons: Callable[[str, str, str], Sequence[str]], *, after: int = 0, limit: int = PAGE
 ) -> EntryPage:
-    """Say of one page of entries by which rules they are junk.
+    """Apply the junk rules to one page of entries.
 
     Args:
         tx: The transaction.
         path: The path of the namespace.
-        reasons: Gives the names of the rules, of a kind, a prompt and a reply.
-        after: The number behind which to begin.
-        limit: Most entries of a page.
+        reasons: Returns the names of the matching rules for a kind, a prompt and a reply.
+        after: The number after which to begin.
+        limit: The most entries of a page.
     """
     query.audit_lock(tx)
     numbers = following(tx, path, after, limit, {"include_junk": True})
@@ -314,7 +314,7 @@ def judge(
 
 
 def set_status(tx: Transaction, path: str, todo_id: str, status: str) -> bool:
-    """Say of a todo that it is open, or done.
+    """Set the status of a todo.
 
     Args:
         tx: The transaction.
@@ -323,12 +323,12 @@ def set_status(tx: Transaction, path: str, todo_id: str, status: str) -> bool:
         status: "open" or "done".
 
     Returns:
-        Whether this changes it.
+        Whether the status changed.
 
     Raises:
-        InvalidInput: There is no such todo.
+        InvalidInput: No todo has this id.
     """
-    query.audit_lock(tx)  # an erasure that came in between would be written over
+    query.audit_lock(tx)  # otherwise the update could overwrite a concurrent erasure
     found = query.audit_named(tx, path=path, keys=json.dumps([todo_id]))
     if not found or found[0]["kind"] != "todo":
         raise InvalidInput(f"There is no todo {safe_repr(todo_id)}. todos() lists them, with their ids.")
@@ -337,19 +337,19 @@ def set_status(tx: Transaction, path: str, todo_id: str, status: str) -> bool:
 
 
 def waiting(tx: Transaction) -> bool:
-    """Whether entries wait for the search."""
+    """Return whether entries wait to enter the search index."""
     [head] = query.audit_head(tx)
     return bool(head["sequence"] > head["indexed"])
 
 
 def settle(tx: Transaction) -> None:
-    """Put the entries that wait into the search. Holds the end of the chain."""
+    """Put the waiting entries into the search index. Locks the end of the chain."""
     [head] = query.audit_lock(tx)
     _settle(tx, head["indexed"], head["sequence"])
 
 
 def taken_out(tx: Transaction, found: Sequence[Row]) -> None:
-    """Take entries out of the search index."""
+    """Remove entries from the search index."""
     there = [row for row in found if row["document_id"] is not None]
     if there:
         said = audit_rows.texts(there)
@@ -358,7 +358,7 @@ def taken_out(tx: Transaction, found: Sequence[Row]) -> None:
 
 
 def series_of(row: Row) -> search_index.DocumentSeries:
-    """Where an entry stands in the search index: with those of its conversation, or of its thread."""
+    """Return the series of an entry in the search index, by its conversation or thread."""
     return search_index.DocumentSeries(row["path"], KIND, row["conversation"] or row["thread"] or "")
 
 
@@ -366,13 +366,13 @@ def series_of(row: Row) -> search_index.DocumentSeries:
 
 
 def _shelf(tx: Transaction, namespace: int, mark: bytes) -> StorePosition:
-    """The shelf of the calls with a mark, which is made for the first one."""
+    """Return the shelf of the calls with a mark; create it for the first call."""
     [row] = query.audit_find_shelf(tx, namespace=namespace, mark=mark) or query.create_shelf(tx, loose=LOOSE)
     return StorePosition(row["id"], row["swept"])
 
 
 def _show_newest(tx: Transaction, path: str, marks: Iterable[bytes | None]) -> None:
-    """Of several references of one mark show the newest."""
+    """Show only the newest of several references with one mark."""
     for mark in sorted(mark for mark in marks if mark is not None):
         found = query.audit_marked(tx, path=path, kind="reference", mark=mark)
         numbers = [row["sequence"] for row in found if row["hidden"] != REPLACED]
@@ -383,7 +383,7 @@ def _show_newest(tx: Transaction, path: str, marks: Iterable[bytes | None]) -> N
 
 
 def _change(tx: Transaction, changes: Sequence[tuple[Row, int, str | None]]) -> None:
-    """Show or hide entries, and have the search index follow."""
+    """Show or hide entries, and update the search index."""
     if not changes:
         return
     query.audit_set_junk.many(
@@ -402,7 +402,7 @@ def _settle(tx: Transaction, indexed: int, upto: int) -> None:
 
 
 def _enter(tx: Transaction, found: Sequence[Row]) -> None:
-    """Put those entries into the search that are not in it."""
+    """Put the entries that are missing from the search index into it."""
     missing = [row for row in found if row["document_id"] is None]
     said = audit_rows.texts(missing)
     series: dict[search_index.DocumentSeries, list[Row]] = {}
@@ -412,7 +412,7 @@ def _enter(tx: Transaction, found: Sequence[Row]) -> None:
     for each in sorted(series):
         owners = [row["sequence"] for row in series[each]]
         new = [search_index.IndexedDocument(said[row["sequence"]], row["created_at"]) for row in series[each]]
-        placed = search_index.places(tx, each, new)._replace(embeds=False, waiting=0)  # no model is asked for vectors
+        placed = search_index.places(tx, each, new)._replace(embeds=False, waiting=0)  # entries get no vectors
         search_index.write(tx, placed, owners, waits=False)
         pairs = zip(owners, placed.numbers, strict=True)
         documents += [{"sequence": owner, "document": number} for owner, number in pairs]
@@ -421,15 +421,15 @@ def _enter(tx: Transaction, found: Sequence[Row]) -> None:
 
 
 def archive(tx: Transaction, low: str, high: str, before: int, *, after: int = 0, limit: int = PAGE) -> EntryPage:
-    """Compress a page of old entries where they are. They are read and found as before.
+    """Compress a page of old entries in place. Reading and search work as before.
 
     Args:
         tx: The transaction.
         low: The first path of the namespaces.
-        high: The path behind the last.
-        before: Entries made before then, in microseconds since 1970.
-        after: The number behind which to begin.
-        limit: Most entries of a page.
+        high: The path after the last.
+        before: Entries created before this time, in microseconds since 1970.
+        after: The number after which to begin.
+        limit: The most entries of a page.
     """
     query.audit_lock(tx)
     found = query.audit_to_archive(tx, low=low, high=high, before=before, after=after, limit=limit)
@@ -440,16 +440,16 @@ def archive(tx: Transaction, low: str, high: str, before: int, *, after: int = 0
 
 
 def erase(tx: Transaction, low: str, high: str, name: str | None = None) -> int:
-    """Erase entries; of each the chain keeps a stub of which nothing can be known.
+    """Erase entries. The chain keeps a stub of each, which reveals nothing of its content.
 
     Args:
         tx: The transaction.
         low: The first path of the namespaces.
-        high: The path behind the last.
-        name: Only those of the conversation or thread of this name. Default: all.
+        high: The path after the last.
+        name: Only entries of the conversation or thread with this name. Default: all.
 
     Returns:
-        How many entries were erased.
+        The number of erased entries.
     """
     query.audit_lock(tx)
     look, where = (query.audit_in_range, {}) if name is None else (query.audit_of_name, {"name": name})
@@ -476,7 +476,7 @@ def erase(tx: Transaction, low: str, high: str, name: str | None = None) -> int:
 
 
 def texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
-    """The texts by which entries are found, by their numbers.
+    """Return the searchable texts of entries, by their numbers.
 
     Args:
         tx: The transaction.
@@ -488,13 +488,13 @@ def texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
 
 
 def recollections(tx: Transaction, hits: Sequence[SearchHit], now: int, outlook: object) -> Mapping[int, Recollection]:
-    """What hits are to the user, by the numbers of their documents.
+    """Convert hits to results for the user, by the numbers of their documents.
 
     Args:
         tx: The transaction.
-        hits: Entries that a search found. What was hidden or erased meanwhile is left out.
-        now: When. Entries do not expire.
-        outlook: From where it looks. They are seen from everywhere.
+        hits: The entries found by a search. Entries hidden or erased meanwhile are left out.
+        now: Not used, since entries do not expire.
+        outlook: Not used, since entries are visible from everywhere.
     """
     del now, outlook
     found = query.audit_rows(tx, sequences=json.dumps([hit.owner for hit in hits]))
@@ -505,20 +505,20 @@ def recollections(tx: Transaction, hits: Sequence[SearchHit], now: int, outlook:
 
 
 CHAIN_PAGE, MESSAGES = 100, 200
-"""Places of the chain, and messages, that are checked at a time."""
+"""The places of the chain, and the messages, that are checked in one query."""
 MOST_PROBLEMS = 100
-"""Problems that a check names; of more it says how many there were."""
+"""The most problems that a check lists; further ones are only counted."""
 _ALWAYS = ("sequence", "link", "digest", "path")
-"""What a place has whose entry was erased; the path comes from its namespace."""
+"""The columns that an erased entry keeps; the path comes from its namespace."""
 
 
 def verify(tx: Transaction, since: ChainHead | None = None) -> ChainReport:
-    """Walk along the whole chain, and see that every entry is what was stored, and where.
+    """Check the whole chain: that each entry is unchanged and in its place.
 
     Args:
         tx: The transaction.
-        since: A head that was kept elsewhere. With it, it is proved that nothing up to there was changed, even by
-            somebody who computed the chain anew, but for what was erased.
+        since: A head kept elsewhere. It proves that nothing up to this head changed except by erasure, even if an
+            attacker recomputed the chain.
     """
     noted = query.audit_head(tx)
     end = ChainHead(int(noted[0]["sequence"]), bytes(noted[0]["link"])) if noted else None
@@ -551,7 +551,7 @@ def verify(tx: Transaction, since: ChainHead | None = None) -> ChainReport:
 
 
 def problems(tx: Transaction) -> list[str]:
-    """What is wrong with the audit trail, in sentences."""
+    """Return the problems of the audit trail, as sentences."""
     report = verify(tx)
     found = list(report.problems)
     unfound = query.audit_wrong_documents(tx)
@@ -564,7 +564,7 @@ def problems(tx: Transaction) -> list[str]:
 
 
 def _wrong_with(row: Row, before: ChainHead, messages: Mapping[int, bytes]) -> Iterator[str]:
-    """Find out what is wrong with a place of the chain, given the place before it."""
+    """Yield the problems of a place of the chain, given the place before it."""
     called = f"number {row['sequence']} of the audit trail"
     if row["kind"] is not None and row["key"] is not None:
         called = f"the entry {safe_repr(row['key'])} (number {row['sequence']})"
@@ -588,7 +588,7 @@ def _wrong_with(row: Row, before: ChainHead, messages: Mapping[int, bytes]) -> I
 
 
 def _amiss(row: Row) -> list[str]:
-    """Which of the columns that may change hold what nobody writes there, so that the entry would not be seen."""
+    """Return the changeable columns whose values are impossible and would hide the entry."""
     hidden, junk = row["hidden"], row["junk"]
     is_sound = {
         "hidden": hidden in (SHOWN, JUNK, REPLACED),
@@ -601,7 +601,7 @@ def _amiss(row: Row) -> list[str]:
 
 
 def _wrong_messages(tx: Transaction, shelf: int) -> list[str]:
-    """Return what is wrong with the messages of model calls on a shelf."""
+    """Return the problems of the messages of model calls on a shelf."""
     found: list[str] = []
     after = -1
     while page := query.parts_after(tx, shelf=shelf, after=after, limit=MESSAGES):
@@ -622,7 +622,7 @@ def _erase_part(tx: Transaction, erasure: Erasure) -> None:
 
 PART = Part(
     found={"audit": (SearchableKind(stored_as=KIND, texts=texts, recollections=recollections),)},
-    usual=False,  # the audit trail repeats what messages say
+    usual=False,  # the audit trail repeats the texts of messages
     unsettled=waiting,
     settle=settle,
     tables={"audit": ("audit", "audit_head")},

@@ -1,15 +1,15 @@
-"""`AuditTrail`: every prompt and reply of a namespace, clean and complete.
+"""`AuditTrail`: the record of every prompt and reply of a namespace.
 
     trail = memory.audit
     trail.add("How many trees are there?", "42", conversation_id="monday")
     graph.invoke(state, {"callbacks": [trail.handler()]})      # every model call of a run
     print(trail.last(5, conversation_id="monday"), trail.todos(), trail.verify().ok)
 
-Nothing is destroyed to keep it clean: what is junk by a rule is hidden, with the names of the rules. Every entry is a
-link of a chain, so that one that is changed or missing is noticed; `erase` takes out what an entry says, and the chain
-stays whole.
+Junk is never deleted: rules hide junk entries, and an entry lists the names of its rules. Every entry is a link of a
+chain, so that verification finds changed or missing entries. `erase` removes the content of an entry, and the chain
+stays valid.
 
-A small trail, whole:
+A complete example:
 
     from langchain_core.language_models import GenericFakeChatModel
     from langchain_core.messages import AIMessage
@@ -30,8 +30,8 @@ A small trail, whole:
         print(trail.search("orchard")[0].value.reply)
         assert trail.verify().ok
 
-`verify(since=head)` proves that nothing but what was erased changed up to a head that you keep elsewhere. Rules for
-junk are data: `trail.rules = [*trail.rules, JunkRule(name="ping", pattern="^ping$", field="prompt")]`, from
+`verify(since=head)` proves that nothing changed, except by erasure, up to a head that you keep elsewhere. Junk rules
+are data: `trail.rules = [*trail.rules, JunkRule(name="ping", pattern="^ping$", field="prompt")]`, from
 `langchain_agentmem.audit.junk_rules`.
 """
 
@@ -84,25 +84,25 @@ GUIDELINES, GUIDELINES_TITLE = "AI_GUI_BEST_PRACTICES.md", "GUI Best Practices C
 
 _ARCHIVE_AFTER = timedelta(days=30) // timedelta(microseconds=1)
 _AND_NOT_BELOW = "\x01"
-"""Behind the path of a namespace: the end of a range of paths in which it is alone."""
+"""The suffix of a path that ends the range of paths with this namespace only."""
 _MOST = 2**31
-"""More entries than this are as good as all."""
+"""A limit that has the same effect as no limit."""
 
 
 class AuditTrail:
-    """Every prompt and reply of a namespace. Methods that wait have awaited twins, whose names begin with an `a`.
+    """The record of every prompt and reply of a namespace.
 
-    Texts are kept whole, however long. None is kept as an empty text, and bytes are read as UTF-8, with U+FFFD for what
-    is none; anything else is refused. Entries are never changed: of a reference there may be a newer version, and a
-    todo can be done.
+    Methods that wait have async versions, whose names begin with `a`. Texts are stored whole, whatever their length.
+    None becomes an empty text. Bytes are decoded as UTF-8, with U+FFFD for invalid bytes. Other types are an error. The
+    content of an entry never changes, but a reference can have a newer version, and a todo can be done.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
-        namespace: Whose it is. Default: the running config's, else the root.
-        rules: By which entries are junk. Default: `RULES`.
+        namespace: The namespace of the trail. Default: the running config's, else the root.
+        rules: The junk rules. Default: `RULES`.
 
     Raises:
-        InvalidInput: An argument is wrong.
+        InvalidInput: An argument is invalid.
         StorageError: The database cannot be opened.
     """
 
@@ -121,7 +121,7 @@ class AuditTrail:
 
     @property
     def rules(self) -> tuple[JunkRule, ...]:
-        """By which entries are junk. New ones hold for what is added from now on; after `filter_junk`, for all."""
+        """The junk rules. New rules apply to new entries, and after `filter_junk` to all."""
         return self._rules
 
     @rules.setter
@@ -133,38 +133,38 @@ class AuditTrail:
         """Add a prompt and its reply.
 
         Args:
-            prompt: What was asked.
-            reply: What was answered.
-            conversation_id: In which conversation. Default: in none.
+            prompt: The prompt.
+            reply: The reply.
+            conversation_id: The conversation. Default: None.
 
         Returns:
-            The entry; its `junk` says whether it is hidden, and by which rules.
+            The entry. It is hidden if its `junk` names any rules.
 
         Raises:
-            InvalidInput: An argument is wrong.
+            InvalidInput: An argument is invalid.
         """
         return self._add("exchange", prompt, reply, conversation_id)
 
     aadd = awaited(add, writes=True)
 
     def add_self_reflection(self, summary: str | None) -> AuditEntry:
-        """Add what an agent says of its own work. One that says next to nothing is junk.
+        """Add an agent's reflection on its own work. A reflection of a few characters is junk.
 
         Args:
-            summary: What it did and learned.
+            summary: The work of the agent, and its lessons.
         """
         return self._add("reflection", f"{REFLECTION_MARK} Agent status report", summary, SELF_REFLECTION)
 
     aadd_self_reflection = awaited(add_self_reflection, writes=True)
 
     def add_todo_from_chat(self, text: str | None) -> list[AuditEntry]:
-        """Add what a text asks to be done, one todo a sentence.
+        """Add a todo for each sentence of a text that asks for something.
 
         Args:
-            text: What somebody wrote.
+            text: The text of a user.
 
         Returns:
-            The new todos. What is to be done already is not added again.
+            The new todos. A todo that is already open is not added again.
         """
         said = entry_text(text, "What is to be done")
 
@@ -181,11 +181,13 @@ class AuditTrail:
     aadd_todo_from_chat = awaited(add_todo_from_chat, writes=True)
 
     def add_reference(self, source: str | os.PathLike[str], title: str | None = None) -> AuditEntry:
-        """Keep a text to look things up in. Of a title the newest version is shown; one that is the same is not added.
+        """Add a reference text. Only the newest version of a title is shown.
+
+        An unchanged text is not added again.
 
         Args:
-            source: A path, or the text itself. A string that is the path of a file is taken for it.
-            title: What it is called. Default: the name of the file.
+            source: A path, or the text itself. A string that is the path of a file is used as a path.
+            title: The title. Default: the name of the file.
 
         Raises:
             InvalidInput: The file cannot be read, or a text has no title.
@@ -195,29 +197,29 @@ class AuditTrail:
     aadd_reference = awaited(add_reference, writes=True)
 
     def add_best_practices_reference(self, path: str | os.PathLike[str] = GUIDELINES) -> AuditEntry:
-        """Keep the guidelines of a project. Call it at each start: what has not changed costs nothing.
+        """Add the guidelines of a project. Call it at each start: an unchanged file is not added.
 
         Args:
             path: The file. Default: "AI_GUI_BEST_PRACTICES.md" in the working directory.
 
         Raises:
-            InvalidInput: It cannot be read.
+            InvalidInput: The file cannot be read.
         """
         return self._put_reference(path_of_file(path), GUIDELINES_TITLE, BEST_PRACTICES)
 
     aadd_best_practices_reference = awaited(add_best_practices_reference, writes=True)
 
     def handler(self, *, redact: bool | Callable[[str], str] = False) -> AuditHandler:
-        """A callback handler that adds every model call of the runs it is given to, as entries of the kind "call".
+        """Create a callback handler that adds every model call of a run as a "call" entry.
 
         `graph.invoke(state, {"callbacks": [memory.audit.handler()]})`
 
         Args:
-            redact: True to take secrets out before anything is written, see `memory.secrets`; or a function from a text
-                to one without them. Where that fails, only that there was a call is written. Default: False.
+            redact: True removes secrets before writing, see `memory.secrets`; or a function from a text to one without
+                secrets. If the removal fails, the entry contains no texts. Default: False.
 
         Raises:
-            InvalidInput: `redact` is neither.
+            InvalidInput: `redact` is neither a bool nor a function.
         """
         from langchain_agentmem.audit.model_call_capture import AuditHandler  # noqa: PLC0415 - it loads LangChain
 
@@ -230,7 +232,7 @@ class AuditTrail:
             nested=partial(conversation_of_run, database),
             redact=check_value(bool | Callable[[str], str], redact, "redact"),
         )
-        database.writing.add(handler)  # calls that never end are told when the database closes
+        database.writing.add(handler)  # closing the database writes the unfinished calls
         return handler
 
     # -- reading ------------------------------------------------------------------------------------------------
@@ -245,20 +247,19 @@ class AuditTrail:
         before: str | None = None,
         messages: bool = True,
     ) -> list[AuditEntry]:
-        """The last entries, from the oldest to the newest.
+        """Return the last entries, from the oldest to the newest.
 
         Args:
-            n: How many. Of 0 there are none.
-            conversation_id: Only those of this conversation. Default: of all, and of none.
+            n: The number of entries. 0 returns none. Default: 5.
+            conversation_id: Only entries of this conversation. Default: entries with any or no conversation.
             kinds: Only these kinds: "exchange", "call", "todo", "reflection", "reference". Default: all.
-            include_junk: Whether those are given that are hidden, with the reasons in `junk`, or "only" those. Default:
-                no.
-            before: The id of an entry: the last of those that stand before it. Default: the last of all.
-            messages: Whether model calls are given with their messages, and not with prompt and reply alone. Default:
-                yes.
+            include_junk: True includes hidden entries, with the rules in `junk`; "only" excludes the others. Default:
+                False.
+            before: The id of an entry: only entries before it. Default: all.
+            messages: True loads the messages of model calls; False loads only prompt and reply. Default: True.
 
         Raises:
-            InvalidInput: An argument is wrong.
+            InvalidInput: An argument is invalid.
         """
         check_whole("n", n)
         check_flag("messages", messages)
@@ -271,7 +272,7 @@ class AuditTrail:
     alast = awaited(last)
 
     def get(self, entry_id: str) -> AuditEntry | None:
-        """The entry of an id, also if it is hidden; None if there is none."""
+        """Return the entry with an id, hidden or not; None if it does not exist."""
         wanted = id_of(entry_id, "trail entry")
         find = partial(audit_store.get, path=self._path(), entry_id=wanted)
         return self._database.read("audit.get", find, self._where(entry_id=wanted))
@@ -281,7 +282,7 @@ class AuditTrail:
     def entries(
         self, conversation_id: str | None = None, *, kinds: Sequence[Kind] | None = None, include_junk: WithJunk = True
     ) -> Iterator[AuditEntry]:
-        """Every entry, from the oldest to the newest, a page at a time; arguments as for `last`."""
+        """Iterate over all entries, the oldest first, page by page; arguments as for `last`."""
         return chain.from_iterable(self._pages(self._path(), _wanted(conversation_id, kinds, include_junk)))
 
     def aentries(
@@ -292,12 +293,12 @@ class AuditTrail:
         return (entry async for page in iterate_in_worker(pages) for entry in page)
 
     def search(self, query: str, limit: int = 10, conversation_id: str | None = None) -> list[Recollection]:
-        """Find entries by their words, without a model, archived ones included, hidden ones not.
+        """Search entries by keywords, without a model; archived ones included, hidden ones not.
 
         Args:
             query: Any text.
-            limit: Most results.
-            conversation_id: Only in this conversation. Default: in all.
+            limit: The most results. Default: 10.
+            conversation_id: Only entries of this conversation. Default: all.
         """
         conversations = None if conversation_id is None else (id_of(conversation_id, "conversation"),)
         walls = SearchFilter(*self._here(), kinds=(audit_store.KIND,), conversations=conversations)
@@ -313,7 +314,7 @@ class AuditTrail:
     # -- todos --------------------------------------------------------------------------------------------------
 
     def todos(self, status: Status = "open") -> list[AuditEntry]:
-        """The todos that are "open", or "done", the oldest first."""
+        """Return the todos that are "open", or "done", the oldest first."""
         check_value(Status, status, "status")
         find = partial(audit_store.of_status, path=self._path(), status=status)
         return self._database.read("audit.todos", find, self._where(status=status))
@@ -321,20 +322,20 @@ class AuditTrail:
     atodos = awaited(todos)
 
     def complete(self, todo_id: str) -> None:
-        """Say that a todo is done.
+        """Set a todo to "done".
 
         Raises:
-            InvalidInput: There is no such todo.
+            InvalidInput: No todo has this id.
         """
         self._set_status("complete", todo_id, "done")
 
     acomplete = awaited(complete, writes=True)
 
     def reopen(self, todo_id: str) -> None:
-        """Say that a todo is to be done after all.
+        """Set a todo to "open" again.
 
         Raises:
-            InvalidInput: There is no such todo.
+            InvalidInput: No todo has this id.
         """
         self._set_status("reopen", todo_id, "open")
 
@@ -343,10 +344,10 @@ class AuditTrail:
     # -- care ---------------------------------------------------------------------------------------------------
 
     def filter_junk(self) -> int:
-        """Judge every entry anew by the rules, which is done to each when it is added.
+        """Apply the current rules to every entry. New entries are checked when they are added.
 
         Returns:
-            How many are judged otherwise than before.
+            The number of entries whose rules changed.
         """
         judge = partial(audit_store.judge, path=self._path(), reasons=partial(reasons, rules=self._rules))
         return self._stepped("filter_junk", partial(self._change_pages, judge))
@@ -354,13 +355,13 @@ class AuditTrail:
     afilter_junk = awaited(filter_junk, writes=True)
 
     def archive(self, before: datetime | None = None) -> int:
-        """Compress old entries where they are. They are read and found as before.
+        """Compress old entries in place. Reading and search work as before.
 
         Args:
-            before: Those that were made before this time. Default: more than 30 days ago.
+            before: Entries created before this time. Default: 30 days ago.
 
         Returns:
-            How many were compressed.
+            The number of compressed entries.
         """
         at = self._database.now() - _ARCHIVE_AFTER if before is None else time_given(before, "before")
         low, high = self._here()
@@ -370,17 +371,17 @@ class AuditTrail:
     aarchive = awaited(archive, writes=True)
 
     def head(self) -> ChainHead:
-        """The end of the chain of the whole database. Who keeps it elsewhere can prove later what was before it."""
+        """Return the end of the database's chain. Keep it elsewhere, for `verify(since=…)`."""
         return self._database.read("audit.head", audit_store.head)
 
     ahead = awaited(head)
 
     def verify(self, since: ChainHead | str | None = None) -> ChainReport:
-        """Walk along the chain of the whole database, and see that nothing was changed or taken away.
+        """Check the chain of the whole database for changed or removed entries.
 
         Args:
-            since: A head that was kept elsewhere, or its text: nothing up to there may have changed, even by somebody
-                who made the chain anew, but for what was erased. The report counts that: see that it is as expected.
+            since: A head kept elsewhere, or its text. It proves that nothing up to this head changed except by erasure,
+                even if an attacker recomputed the chain. Compare `erased` of the report with the expected number.
         """
         until = since if since is None or isinstance(since, ChainHead) else ChainHead.of(since)
         check = partial(audit_store.verify, since=until)
@@ -391,14 +392,14 @@ class AuditTrail:
     # -- reports ------------------------------------------------------------------------------------------------
 
     def report(self) -> AuditHealth:
-        """How the trail fares, here and below: its size and growth, what runs away, todos, what to archive, its junk.
+        """Return a health report of the trail of this namespace and the namespaces below.
 
         `print(memory.audit.report())` prints a page of text.
         """
         where, now = range_of(self._database.scopes.resolve(self._namespace)), self._database.clock()
 
         def make(tx: Transaction) -> AuditHealth:
-            from langchain_agentmem.audit.audit_report import examine  # noqa: PLC0415 - who needs it pays
+            from langchain_agentmem.audit.audit_report import examine  # noqa: PLC0415 - loaded on demand
 
             return examine(tx, *where, now=now, rules=self._rules)
 
@@ -409,16 +410,16 @@ class AuditTrail:
     # -- files --------------------------------------------------------------------------------------------------
 
     def import_document(self, path: str | os.PathLike[str]) -> LegacyImport:
-        """Add what an `agent_memory.json` of the original audit memory holds, all of it or nothing.
+        """Import an `agent_memory.json` of the original audit memory, in one transaction.
 
-        Of a damaged file what can be read is taken, and a copy of it is kept beside it. What is here already stays;
-        importing the same file twice adds nothing.
+        From a damaged file the readable entries are imported, and a copy of the file is stored next to it. Existing
+        entries stay; importing the same file twice adds nothing.
 
         Args:
             path: The file.
 
         Raises:
-            InvalidInput: It is not there, or nothing of that kind.
+            InvalidInput: The file does not exist, or is not such a document.
         """
 
         def add() -> LegacyImport:
@@ -434,15 +435,16 @@ class AuditTrail:
     aimport_document = awaited(import_document, writes=True)
 
     def export_document(self, path: str | os.PathLike[str]) -> int:
-        """Write the entries as an `agent_memory.json`, hidden ones included, of model calls prompt and reply.
+        """Export all entries, hidden ones included, as an `agent_memory.json`.
 
-        That form has no ids: read back into the same trail, its entries are new ones. `memory.export` keeps everything.
+        Model calls are exported with prompt and reply only. The format has no ids: an import into the same trail adds
+        new entries. `memory.export` keeps everything.
 
         Args:
-            path: Where to. A file that is there is replaced, when the new one is whole.
+            path: The file to write. An existing file is replaced when the new one is complete.
 
         Returns:
-            How many there are.
+            The number of entries.
         """
         pages = self._pages(self._path(), {"include_junk": True}, None)
         return self._stepped("export_document", lambda: write_document(path, chain.from_iterable(pages)))
@@ -464,7 +466,7 @@ class AuditTrail:
         self._database.write(f"audit.{verb}", change, self._where(todo_id=wanted))
 
     def _change_pages(self, make: Callable[..., audit_store.EntryPage]) -> int:
-        """Change entries page by page, each in a transaction of its own."""
+        """Change entries page by page, each page in its own transaction."""
         changed = 0
         after: int | None = 0
         while after is not None:
@@ -473,12 +475,12 @@ class AuditTrail:
         return changed
 
     def _here(self) -> tuple[str, str]:
-        """The range of paths in which the namespace is alone."""
+        """Return the range of paths that contains this namespace only."""
         low = self._path()
         return low, low + _AND_NOT_BELOW
 
     def _stepped(self, verb: str, do: Callable[[], T], **asked: Any) -> T:
-        """Make what takes several operations one step."""
+        """Run several operations as one traced step."""
         with self._database.step(f"audit.{verb}", self._where(**asked)) as step:
             value = do()
             step.finish(lambda: outcome(value))
@@ -507,7 +509,7 @@ class AuditTrail:
         return replace(entry, junk=junk) if junk != entry.junk else entry
 
     def _record(self, entry: AuditEntry) -> None:
-        """Add a model call. Its namespace is that of its run, unless the trail has one."""
+        """Add a model call, in the trail's namespace if it has one, else in the run's."""
         if self._namespace is not None or self._database.scopes.within is not None:
             entry = replace(entry, namespace=self._database.scopes.resolve(self._namespace))
         self._write("add", audit_store.add, [EntryDraft(self._judged(entry))])
@@ -523,7 +525,7 @@ class AuditTrail:
         return self._database.write(f"audit.{verb}", lambda tx: add(tx, path, drafts), partial(_inputs, entry))
 
     def _where(self, **given: Any) -> Thunk:
-        """What a trace shows of a step on this trail: whose it is, and what was given."""
+        """Return the inputs of a traced step: the namespace and the given arguments."""
         return lambda: summary(given_only({"namespace": self._database.scopes.resolve(self._namespace), **given}))
 
     def _put_reference(self, source: Any, title: Any, conversation: str | None) -> AuditEntry:
@@ -538,7 +540,7 @@ class AuditTrail:
 
 
 def entry_text(given: Any, what: str) -> str:
-    """A text as it is kept, see `AuditTrail`."""
+    """Convert a value to the text to store, see `AuditTrail`."""
     if type(given) is str:
         return given
     if given is None:
@@ -547,11 +549,11 @@ def entry_text(given: Any, what: str) -> str:
         return bytes(given).decode("utf-8", "replace")
     if not isinstance(given, str):
         raise InvalidInput(f"{what} is text, not {type(given).__name__}.")
-    return str.__str__(given)  # such as the text of a LangChain message, which is more than a text
+    return str.__str__(given)  # such as the text of a LangChain message, a subclass of str
 
 
 def _read(source: Any) -> tuple[str, str | None]:
-    """The text of a reference, and the name of its file; None where it is no file."""
+    """Return the text of a reference and the name of its file; None for a plain text."""
     is_file = type(source) is str and os.path.isfile(source)  # noqa: PTH113 - False for a name that is too long
     if not isinstance(source, os.PathLike) and not is_file:
         return entry_text(source, "A reference"), None
@@ -563,14 +565,14 @@ def _read(source: Any) -> tuple[str, str | None]:
 
 
 def _inputs(entry: AuditEntry) -> dict[str, Any]:
-    """What a trace shows of an entry that is added."""
+    """Return the traced inputs of an added entry."""
     names = ("namespace", "conversation_id", "thread_id", "kind", "model", "prompt", "reply", "error", "junk")
     told = {name: summary(getattr(entry, name)) for name in names}
     return {"entry_id": entry.id, "of_run_id": entry.run_id, **told}
 
 
 def _wanted(conversation_id: Any, kinds: Any, include_junk: Any) -> EntryFilter:
-    """Which entries somebody wants, as the statements take it."""
+    """Validate the arguments of a filter and return the filter."""
     check_value(WithJunk, include_junk, "include_junk")
     kinds = (kinds,) if isinstance(kinds, str) else tuple(kinds) if isinstance(kinds, list | set) else kinds
     check_value(tuple[Kind, ...] | None, kinds, "kinds")

@@ -1,15 +1,14 @@
-r"""What of an audit trail is junk, by rules that are data; and what a text asks to be done.
+r"""Rules that classify audit entries as junk, and the detection of todos in a text.
 
-Junk is hidden with the names of the rules that say so, and never destroyed. Whether a short text is junk depends on the
-other side: "ok" is an answer where something was asked for, and noise after "I see". So a rule may have a pattern for
-the other side too, which lets the entry stay. And a todo, which has no reply, is no junk for that.
+Junk is hidden with the names of its rules, and never destroyed. Whether a short text is junk depends on the other side:
+"ok" is an answer to a question, and noise after "I see". So a rule may have a second pattern for the other side, which
+keeps the entry. And a todo, which never has a reply, is not junk because of that.
 
     JunkRule(name="heartbeat", pattern=r"^heartbeat \d+$", field="prompt")
 
-Each sentence that asks for something is a todo. Keywords are looked for as whole words, and where they ask: "Fix the
-build", "we should add a test", "the page needs a title". A sentence that reports ("I added a test"), or asks a question
-("What should I eat?"), gives none; a request in the form of a question ("Can you fix it?") does. The words are in
-`words.yaml`.
+Each sentence that asks for something is a todo. Keywords match as whole words, and only in requests: "Fix the build",
+"we should add a test", "the page needs a title". A report ("I added a test") or a question ("What should I eat?") is no
+todo; a request in the form of a question ("Can you fix it?") is one. The words are in `words.yaml`.
 """
 
 from __future__ import annotations
@@ -31,20 +30,20 @@ WORDS = data_table("audit/words.yaml")
 
 
 class JunkRule(Options):
-    """By which entries are junk.
+    """A rule that classifies entries as junk by their texts.
 
     Attributes:
-        name: What the reason is called.
-        pattern: A regular expression, searched for with letter case aside. Of a text of more than 4,000 characters only
-            the first and the last 2,000 are looked at, with a word between them that says so.
-        field: Where: in the "prompt", the "reply" (the default), in "both" of them, or in "either".
-        kinds: Which kinds of entries it is for. Default: exchanges and calls, so that a rule about empty replies does
-            not hide every todo.
-        unless: A regular expression, or None. Where it is found the entry stays. It is searched for on the other side:
-            in the prompt for a rule about replies, and the other way round; for "both" and "either" on both sides.
+        name: The name of the rule, which is the reason in `junk`.
+        pattern: A regular expression, case-insensitive. In a text of more than 4,000 characters it is applied only to
+            the first and the last 2,000, joined by a line "(more)".
+        field: The text to search: "prompt", "reply", "both" or "either". Default: "reply".
+        kinds: The kinds of entries that the rule applies to. Default: exchanges and calls, so that a rule about empty
+            replies does not hide every todo.
+        unless: A regular expression, or None. An entry with a match stays. It is applied to the other side: the prompt
+            for a rule about replies, and vice versa; both sides for "both" and "either". Default: None.
 
     Raises:
-        InvalidInput: A pattern is no regular expression, or something else is none of what it can be.
+        InvalidInput: A pattern is not a regular expression, or another value is invalid.
     """
 
     name: str = Field(pattern=r"\S")
@@ -63,10 +62,10 @@ class JunkRule(Options):
         return given
 
     def hides(self, kind: Kind, prompt: str, reply: str) -> bool:
-        """Whether an entry is junk by this rule.
+        """Return whether an entry is junk by this rule.
 
         Args:
-            kind: What the entry is.
+            kind: The kind of the entry.
             prompt: Its prompt.
             reply: Its reply.
         """
@@ -86,16 +85,16 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 def reasons(
     kind: Kind, prompt: str | None, reply: str | None, rules: Iterable[JunkRule] | None = None
 ) -> tuple[str, ...]:
-    """Why an entry is junk.
+    """Return the names of the rules that classify an entry as junk.
 
     Args:
-        kind: What the entry is.
-        prompt: What the user asked; None is as good as empty.
-        reply: What the agent answered; None is as good as empty.
-        rules: By which rules. Default: `RULES`.
+        kind: The kind of the entry.
+        prompt: Its prompt; None is treated as empty.
+        reply: Its reply; None is treated as empty.
+        rules: The rules. Default: `RULES`.
 
     Returns:
-        The names of the rules that hide it, each once, in the order of the rules; () if it is no junk.
+        The names of the matching rules, each once, in the order of the rules; () if the entry is not junk.
     """
     asked, answered = _seen(prompt or ""), _seen(reply or "")
     found = (rule.name for rule in (RULES if rules is None else rules) if rule.hides(kind, asked, answered))
@@ -103,25 +102,25 @@ def reasons(
 
 
 def _seen(text: str) -> str:
-    """What rules see of a text, so that none takes them long. One of nothing but blanks is seen as a short one."""
+    """Shorten a long text for fast matching of the rules; a long blank text to a space."""
     if len(text) <= 2 * _SEEN:
         return text
     return " " if _ALL_BLANK.match(text) else f"{text[:_SEEN]}\n(more)\n{text[-_SEEN:]}"
 
 
 def _phrases(*names: str) -> str:
-    """The pattern of any of some phrases, as a whole word."""
+    """Build a pattern that matches any phrase of these groups, up to a word boundary."""
     found = "|".join("".join(WORDS["phrases"][name].splitlines()) for name in names)
     return "(?:" + found.replace("'", "['\u2019]?").replace(" ?", r"\s?").replace(" ", r"[\s,]+") + r")(?![^\W_])"
 
 
 def pattern(name: str) -> str:
-    """One of the patterns of the words of the audit trail."""
+    """Return a pattern from `words.yaml` by its name."""
     return "".join(WORDS["patterns"][name].splitlines())
 
 
 def _only(text: str, most: int = 8) -> str:
-    """The pattern of a text that holds nothing but this, with marks and emoji around it."""
+    """Build a pattern for texts of 1 to `most` matches only, with marks and emoji around them."""
     return rf"\A[\W_]*+(?:{text}[\W_]*+){{1,{most}}}\Z"
 
 
@@ -161,13 +160,13 @@ RULES: tuple[JunkRule, ...] = (
     JunkRule(name="no words", pattern=r"\A\s*[.!?…-][\s.!?…-]*\Z", kinds=("exchange",)),
     JunkRule(name="no words", pattern=r"\A[\W_]+\Z", kinds=("exchange",), unless=_ASKS),
 )
-"""For empty prompts and replies, words that say nothing, reflections of at most 20 characters, tests and debugging."""
+"""Rules for empty prompts and replies, small talk, reflections of at most 20 characters, tests and debugging."""
 
 
 # -- todos -----------------------------------------------------------------------------------------------------------
 
 LONGEST = 500
-"""Characters that a todo may have."""
+"""The most characters of a todo."""
 
 _CODE_BLOCK = re.compile(r"^[ \t>]{0,12}(`{3,}|~{3,})(?s:.*?)(?:^[ \t>]{0,12}\1|\Z)", re.MULTILINE)
 _LINE = re.compile(r"[\r\n\v\f\u0085\u2028\u2029]+")
@@ -185,13 +184,13 @@ _QUESTION = _compiled(pattern("question"))
 
 
 def todos_in(text: str) -> list[str]:
-    """Find what a text asks to be done.
+    """Find the sentences of a text that ask for something.
 
     Args:
-        text: What somebody wrote. Code blocks, and items of a list that are ticked, are left out.
+        text: The text. Code blocks and ticked list items are ignored.
 
     Returns:
-        A sentence each, of at most 500 characters, in their order, none twice.
+        The sentences in their order, each once, with at most 500 characters each.
     """
     found: dict[str, str] = {}
     for sentence in _sentences(text):
@@ -201,13 +200,13 @@ def todos_in(text: str) -> list[str]:
 
 
 def todo_key(text: str) -> str:
-    """Give what two todos have in common that are the same.
+    """Return the key of a todo, which is equal for equivalent todos.
 
     Args:
         text: A todo.
 
     Returns:
-        The text with letter case, spaces and the marks at its end aside.
+        The text with letter case and spaces normalized, and without the marks at its end.
     """
     plain = " ".join(unicodedata.normalize("NFC", text).casefold().split())
     return plain.rstrip(" .!?\u2026,;:\u3002\uff01\uff1f")

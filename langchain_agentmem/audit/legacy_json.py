@@ -1,7 +1,7 @@
-"""`agent_memory.json` of the original audit memory: read it, whole or damaged, write it, and set damaged files aside.
+"""Reading and writing of `agent_memory.json`, the format of the original audit memory, whole or damaged.
 
-A damaged file is read entry by entry. What could not be read is reported with its place, and nothing is made up: an
-entry in whose middle the file ends is left out.
+A damaged file is read entry by entry. Unreadable parts are reported with their places. Nothing is invented: an
+incomplete entry at the end of the file is left out.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ MARKS: Mapping[Kind, tuple[str, str]] = {
     "reflection": ("[SELF-REFLECTION]", "self-reflection"),
     "reference": ("[REFERENCE]", "best-practices"),
 }
-"""How the document marks its kinds of entries: what the prompt begins with, and the conversation it is in."""
+"""The marks of the kinds of entries in the document: the prefix of the prompt, and the conversation."""
 
 _OBJECT = re.compile(r'(?<!:)(?<!: )\{(?=\s*"(?!history"))')
 _HISTORY = re.compile(r'"history"\s*:\s*\[')
 _MOST_LOST = 1_000
-"""Sentences about what could not be read; then the reading ends."""
+"""The number of unreadable parts after which reading ends."""
 _DECODER = json.JSONDecoder(strict=False)
 _LATEST = 253_402_300_799
 """Seconds from 1970 to the end of the year 9999."""
@@ -45,11 +45,11 @@ class DocumentEntry(NamedTuple):
     """An entry of the document.
 
     Attributes:
-        prompt: Exactly as it stands there, with its mark.
-        reply: Exactly as it stands there.
-        timestamp: When it was written, in UTC; None if that cannot be read.
-        conversation_id: Its conversation; None for none.
-        extra: Whatever else it had, and a timestamp that is no time.
+        prompt: The unchanged prompt, with its mark.
+        reply: The unchanged reply.
+        timestamp: The time of writing, in UTC; None if it is unreadable.
+        conversation_id: Its conversation, or None.
+        extra: All other fields, and a timestamp that is not a time.
     """
 
     prompt: str
@@ -60,7 +60,7 @@ class DocumentEntry(NamedTuple):
 
     @property
     def kind(self) -> Kind:
-        """What it is by the mark that its prompt begins with, else by its conversation."""
+        """The kind of the entry, from the mark of its prompt, else from its conversation."""
         begins = self.prompt[:200].lstrip()
         marked: list[Kind] = [kind for kind, (mark, _) in MARKS.items() if begins.startswith(mark)]
         marked += [kind for kind, (_, name) in MARKS.items() if self.conversation_id == name]
@@ -71,9 +71,9 @@ class ParsedDocument(NamedTuple):
     """The content of a document.
 
     Attributes:
-        entries: In their order there.
-        lost: What could not be read, and where; a sentence each.
-        damaged: Whether the file is not what the document describes: something is lost, or it is no JSON.
+        entries: The entries, in the order of the document.
+        lost: The unreadable parts with their places, a sentence each.
+        damaged: True if a part is unreadable, or the file is not valid JSON.
     """
 
     entries: list[DocumentEntry]
@@ -88,10 +88,10 @@ def read_document(path: str | os.PathLike[str]) -> ParsedDocument:
     or UTF-32.
 
     Args:
-        path: The file. It stays as it is.
+        path: The file. It is not modified.
 
     Raises:
-        InvalidInput: There is no such file, or it may not be read.
+        InvalidInput: The file does not exist or cannot be read, or is a database.
     """
     source = path_of_file(path)
     try:
@@ -107,7 +107,7 @@ def read_document(path: str | os.PathLike[str]) -> ParsedDocument:
         damaged = "\ufffd" in text and text.encode(encoding) != data
     except (ValueError, RecursionError) as error:
         values, damaged = _objects_in(text, lost), True
-        # Documents that stand one after the other are no JSON, and whole.
+        # Several documents in a row are not valid JSON, but complete.
         if not lost and not str(error).startswith("Extra data"):
             lost.append("The file is no JSON as a whole, and was read entry by entry.")
     entries: list[DocumentEntry] = []
@@ -128,7 +128,7 @@ def read_document(path: str | os.PathLike[str]) -> ParsedDocument:
 
 
 def _objects_in(text: str, lost: list[str]) -> list[Any]:
-    """The objects of a text that is no JSON as a whole; what cannot be read is added to `lost`."""
+    """Return the objects of a text that is not valid JSON; add unreadable parts to `lost`."""
     found: list[Any] = []
     at = 0
     while (begins := _OBJECT.search(text, at)) and len(lost) < _MOST_LOST:
@@ -138,7 +138,7 @@ def _objects_in(text: str, lost: list[str]) -> list[Any]:
             found.append(value)
         except (ValueError, RecursionError) as error:
             stop = error.pos if isinstance(error, json.JSONDecodeError) else start + 1
-            if head := _HISTORY.search(text, start, stop):  # what began is a document
+            if head := _HISTORY.search(text, start, stop):  # the object is a document
                 at = head.end()
             else:
                 at = max(stop, start + 1)
@@ -155,14 +155,14 @@ def _entry_of(value: dict[str, Any]) -> DocumentEntry:
 
 
 def put_aside(path: str | os.PathLike[str], now: datetime) -> Path:
-    """Keep a copy of a damaged file beside it. The file itself stays as it is, and no other is overwritten.
+    """Copy a damaged file to a new file next to it. No existing file is overwritten.
 
     Args:
         path: The file.
         now: The time, for the name of the copy.
 
     Returns:
-        Where the copy is: ``<name>.corrupt-<YYYYMMDD-HHMMSS-microseconds>``, in UTC.
+        The path of the copy: ``<name>.corrupt-<YYYYMMDD-HHMMSS-microseconds>``, in UTC.
 
     Raises:
         InvalidInput: The file cannot be copied.
@@ -178,17 +178,17 @@ def put_aside(path: str | os.PathLike[str], now: datetime) -> Path:
 
 
 def write_document(path: str | os.PathLike[str], entries: Iterable[AuditEntry]) -> int:
-    """Write the document: a history of entries, in ASCII, so that it reads the same whatever encoding is assumed.
+    """Write entries as a document, in ASCII, which any ASCII-compatible encoding reads.
 
     Args:
-        path: Where it goes. A file that is there is replaced when everything is written.
-        entries: What it holds. `extra` has no place in the document.
+        path: The file to write. An existing file is replaced when the new one is complete.
+        entries: The entries. The document does not contain their `extra`.
 
     Returns:
-        How many entries there are.
+        The number of entries.
 
     Raises:
-        InvalidInput: It cannot be written.
+        InvalidInput: The file cannot be written.
     """
     count = 0
     with whole_file(path) as file:
@@ -211,7 +211,7 @@ def time_of(value: Any) -> datetime | None:
         value: Seconds since 1970.
 
     Returns:
-        The time in UTC, or None if it is none.
+        The time in UTC, or None if the value is not a time.
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LATEST:
         return None
@@ -228,13 +228,13 @@ def _as_text(value: Any) -> str:
 
 
 class LegacyImport(NamedTuple):
-    """What came of reading a document.
+    """The result of importing a document.
 
     Attributes:
-        added: Entries that were added.
-        known: Entries that were here already.
-        lost: What of the file could not be read, in sentences.
-        kept: Where a copy of a damaged file lies; None where it was whole.
+        added: The number of added entries.
+        known: The number of entries that existed already.
+        lost: The unreadable parts of the file, as sentences.
+        kept: The path of the copy of a damaged file; None for an undamaged one.
     """
 
     added: int
@@ -246,17 +246,17 @@ class LegacyImport(NamedTuple):
 def drafts_of(
     documented: Iterable[DocumentEntry], namespace: Namespace, at: datetime, judged: Callable[[AuditEntry], AuditEntry]
 ) -> list[EntryDraft]:
-    """Entries of a document, with ids that are the same each time it is read.
+    """Convert the entries of a document to drafts, with ids that are the same for each import.
 
     Args:
         documented: The entries, in their order.
-        namespace: Where they go.
-        at: When the first was written, if it does not say so.
-        judged: Says of an entry whether it is junk.
+        namespace: The namespace of the drafts.
+        at: The time of the first entries if they have none.
+        judged: Returns an entry with its junk rules.
     """
     drafts, times = [], Counter[bytes]()
     for each in documented:
-        at = each.timestamp or at  # one that has no time was written after the one before it
+        at = each.timestamp or at  # an entry without a time gets the time of the one before it
         content = [each.kind, each.prompt, each.reply, str(each.timestamp), each.conversation_id or ""]
         key = digest("\x1f".join(content).encode("utf-8", "surrogatepass"))
         times[key] += 1

@@ -2,32 +2,32 @@
 
     graph.invoke(question, {"callbacks": [memory.audit.handler()]})
 
-A run may hand a model anything: a tool's artifact that is a table, a parsed reply that is an object of the user's own
-class, a message that somebody changed into none. Storage refuses such things, and a trail may not: what cannot be kept
-as it is, is kept as what can be told of it.
+A run may pass anything to a model: a tool's artifact that is a table, a parsed reply of the user's own class, or an
+invalid message. Storage refuses such values, but the trail must record them: a value that cannot be stored as it is, is
+stored as its fields or a short description.
 
-An audit trail is complete unless somebody wants it otherwise. Where it is to hold no secrets and taking them out fails,
-nothing that was said is written, and the entry says so.
+An audit trail is complete unless redaction is configured. If the redaction fails, no text of the call is written, and
+the entry reports the failure.
 
-`begun` and `ended` make entries of what the callbacks say:
+`begun` and `ended` make entries of the arguments of the callbacks:
 
     call = begun([HumanMessage("Hi")], entry_id="e", run_id="1", created_at=now, metadata={"thread_id": "t"})
     entry = ended(call, LLMResult(generations=[[generation]]), duration=0.8)
 
-Nothing here raises on account of what it is given: providers tell of tokens, names and reasons each in words of their
-own, and a user's metadata may hold anything.
+No function here raises because of its input: each provider has its own keys for tokens, names and stop reasons, and a
+user's metadata may contain anything.
 
-The handler looks on, and changes nothing: it is no streaming handler, so that a model streams or does not as it would
-without it; it raises nothing; and where LangChain awaits, it is called in a thread of the loop's executor, so that
-writing never holds up the loop. What has returned has been written.
+The handler only observes a run. It is not a streaming handler, so that it does not change whether a model streams. It
+raises nothing. In async runs, LangChain calls it in a thread of the loop's executor, so that writing never blocks the
+loop. A call is written before the callback returns.
 
-What LangChain does not tell cannot be written: plain models (`BaseLLM`) do not tell of answers out of a cache, and a
-model that is called by itself, outside of any chain or graph, does not tell its `configurable`. Name its thread in
-`metadata`, as LangGraph does.
+The handler records only what LangChain reports. Plain models (`BaseLLM`) do not report cached answers. A model that is
+called outside of any chain or graph does not report its `configurable`: pass its thread in `metadata`, as LangGraph
+does.
 
-A run may begin and never end. A task that awaits a model and is cancelled tells nobody, and so do runs that a process
-leaves behind. Such a call is written too, once it is known that nobody will end it: LangChain passes the id of a run as
-an object that the run itself holds, and when that object is gone, so is the run.
+A run may begin and never end: a cancelled task that awaits a model sends no callback, nor does a run that a process
+leaves behind. Such a call is also written, when its end is certain: LangChain passes the id of a run as an object that
+the run itself holds. When that object is collected, the run is gone.
 """
 
 from __future__ import annotations
@@ -60,20 +60,20 @@ from langchain_agentmem.messages.langchain_messages import from_langchain
 from langchain_agentmem.messages.message import Message, kept_fields
 from langchain_agentmem.rewinding.graph_runs import nested_graphs
 
-_DEEPEST = MAX_DEPTH - 16  # a value stands inside of messages and entries
+_DEEPEST = MAX_DEPTH - 16  # values are nested in messages and entries
 _LONGEST = 500
 _LOOSE = ("content", "structured_data", "reasoning_details", "langchain")
 _ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "system": "system", "tool": "tool"}
 
 
 def message_of(given: Any) -> Message:
-    """Anything that a model was given or answered with, as a message that storage keeps.
+    """Convert any input or answer of a model to a message that can be stored.
 
     Args:
-        given: A message of LangChain; anything else is taken for the text of a user.
+        given: A LangChain message; any other value becomes a user message.
 
     Returns:
-        What `from_langchain` gives, wherever that can be stored. A chunk of a reply becomes a whole message.
+        The result of `from_langchain`, changed if it cannot be stored. A chunk of a reply becomes a whole message.
     """
     if not isinstance(given, BaseMessage):
         return Message(role="user", content=given if isinstance(given, str) else safe_repr(given))
@@ -92,18 +92,18 @@ def message_of(given: Any) -> Message:
 
 
 def storable(value: Any) -> Any:
-    """A value as storage keeps it.
+    """Convert a value to one that can be stored.
 
     Args:
         value: Anything.
 
     Returns:
-        The value itself where it is of JSON's own types. Otherwise a copy of these, in which objects are their fields
-        or a few words; of what is nested too deeply or refers to itself, a few words.
+        The value itself if it has only JSON types. Otherwise a copy of JSON types, in which objects are their fields or
+        a short description; for a value that is nested too deeply or refers to itself, a short description.
     """
     if is_plain(value, _DEEPEST):
         return value
-    with suppress(Exception):  # it is somebody's own code, and may do anything
+    with suppress(Exception):  # the conversion runs the user's code, which may raise anything
         plain = to_jsonable_python(value, fallback=lambda each: safe_repr(each, _LONGEST))
         if is_plain(plain, _DEEPEST):
             return plain
@@ -111,17 +111,17 @@ def storable(value: Any) -> Any:
 
 
 Clean: TypeAlias = Callable[[Any], Any]
-"""Gives a text, or a dictionary or list with texts in it, without what nobody is to read."""
+"""A function that removes secrets from a text, or from the texts in a dictionary or list."""
 
 
 def cleaner_of(redact: bool | Callable[[str], str]) -> Clean | None:  # noqa: FBT001 - it is a user's setting
-    """How entries are cleaned.
+    """Return the function that removes secrets from entries.
 
     Args:
-        redact: True for what `memory.secrets` finds, a function from text to text, or False.
+        redact: True removes secrets that `memory.secrets` finds; or a function from text to text; or False.
 
     Returns:
-        None where they are not.
+        The function; None for False.
     """
     if isinstance(redact, bool):
         return redact_value if redact else None
@@ -130,7 +130,7 @@ def cleaner_of(redact: bool | Callable[[str], str]) -> Clean | None:  # noqa: FB
     def clean(value: Any) -> Any:
         if isinstance(value, str):
             said = change(value)
-            if not isinstance(said, str):  # which may hold the secret, and is not shown
+            if not isinstance(said, str):  # the value may contain the secret, so the error omits it
                 raise InvalidInput(f"redact must return a text, not {type(said).__name__}.")
             return said
         if isinstance(value, Mapping):
@@ -143,11 +143,11 @@ def cleaner_of(redact: bool | Callable[[str], str]) -> Clean | None:  # noqa: FB
 
 
 def without_secrets(entry: AuditEntry, clean: Clean) -> AuditEntry:
-    """The entry with everything that was said, and what went wrong, cleaned.
+    """Return an entry with secrets removed from its texts, messages, extra and error.
 
     Args:
         entry: A call.
-        clean: Gives texts, and dictionaries and lists of them, without what nobody is to read.
+        clean: Removes secrets from texts, and from dictionaries and lists of them.
     """
     changed: dict[str, Any] = {name: clean(getattr(entry, name)) for name in ("prompt", "reply", "error")}
     messages = tuple(_cleaned(message, clean) for message in entry.messages)
@@ -155,7 +155,7 @@ def without_secrets(entry: AuditEntry, clean: Clean) -> AuditEntry:
 
 
 def withheld(entry: AuditEntry, reason: BaseException) -> AuditEntry:
-    """The entry without anything that was said: it could not be cleaned."""
+    """Return an entry without any texts, for a call whose redaction failed."""
     error = None if entry.error is None else entry.error.partition(":")[0]
     extra = {"answers": 0, "withheld": type(reason).__name__}
     return replace(entry, prompt="", reply="", error=error, messages=(), extra=extra)
@@ -173,7 +173,7 @@ def _cleaned(message: Message, clean: Clean) -> Message:
 
 
 LONGEST_ERROR = 10_000
-"""Characters of an error that are kept."""
+"""The most characters of a stored error."""
 
 _INPUT = ("input_tokens", "prompt_tokens", "prompt_token_count", "inputTokens", "prompt_eval_count")
 _OUTPUT = ("output_tokens", "completion_tokens", "candidates_token_count", "outputTokens", "eval_count")
@@ -199,17 +199,17 @@ def begun(
     scopes: Scopes = Scopes(),  # noqa: B008 - a value
     **told: Any,
 ) -> AuditEntry:
-    """The entry of a model call, as it begins.
+    """Make the entry of a model call that begins.
 
     Args:
-        given: The messages, or the texts, that the model is given.
-        entry_id: What the entry is called.
-        run_id: The run that it is.
-        created_at: When it began.
-        configurable: That of the surrounding config, for what metadata does not say. Default None.
-        scopes: How these lead to a namespace. Default: only where they name it.
-        **told: What LangChain tells a handler: `parent_run_id`, `name` (default: what memory asked it for, if it did),
-            `tags`, `metadata`, in which LangGraph names thread and node, and `invocation_params`.
+        given: The messages or texts that the model receives.
+        entry_id: The id of the entry.
+        run_id: The run of the call.
+        created_at: The time when it began.
+        configurable: The `configurable` of the surrounding config, for keys missing in the metadata. Default: None.
+        scopes: Resolves the namespace. Default: only an explicitly named namespace.
+        **told: The keyword arguments of the callback: `parent_run_id`, `name` (default: the purpose of a call that the
+            memory made), `tags`, `metadata`, in which LangGraph names thread and node, and `invocation_params`.
     """
     metadata, params = _mapped(told.get("metadata")), _mapped(told.get("invocation_params"))
     tags, name = _listed(told.get("tags")), told.get("name")
@@ -256,13 +256,13 @@ def begun(
 def ended(
     call: AuditEntry, response: Any, *, duration: float | None, error: BaseException | str | None = None
 ) -> AuditEntry:
-    """The entry of a call that was answered, or failed.
+    """Make the entry of a call that was answered or failed.
 
     Args:
-        call: Its entry, as it began.
-        response: LangChain's `LLMResult`; of a call that failed, what was streamed until then, or None.
-        duration: Seconds that it took; None where that is not known.
-        error: What went wrong. Default None: it was answered.
+        call: The entry from `begun`.
+        response: LangChain's `LLMResult`; for a failed call, the part streamed before the failure, or None.
+        duration: Seconds that the call took; None if unknown.
+        error: The error of a failed call. Default None: the call was answered.
     """
     messages, told, extra = _answer(response)
     extra = {**call.extra, **extra, "answers": len(messages)}
@@ -282,7 +282,7 @@ def ended(
 
 
 def _answer(response: Any) -> tuple[list[Message], list[Mapping[str, Any]], dict[str, Any]]:
-    """The messages of an `LLMResult`, what it tells of them, in a provider's words, and what is kept of that."""
+    """Return the messages of an `LLMResult`, the provider's metadata, and the extra to store."""
     lists = getattr(response, "generations", None)
     messages: list[Message] = []
     told: list[Mapping[str, Any]] = []
@@ -291,13 +291,13 @@ def _answer(response: Any) -> tuple[list[Message], list[Mapping[str, Any]], dict
         message = getattr(generation, "message", None)
         metadata = _mapped(getattr(message, "response_metadata", None))
         if metadata and metadata.keys() <= _REFUSED and not getattr(message, "content", None):
-            # What LangChain made of a provider's refusal is no answer; headers and the like stay out.
+            # LangChain's message for a provider's refusal is no answer; headers and the like are not stored.
             kept = {key: metadata.get(key) for key in ("status_code", "request_id")}
             extra |= {key: storable(value) for key, value in kept.items() if value is not None}
             continue
         usage = _mapped(getattr(message, "usage_metadata", None))
         told += [usage, metadata, _mapped(getattr(generation, "generation_info", None))]
-        # LangChain says of an answer out of its cache that it cost nothing, and of no other.
+        # LangChain sets a total cost of 0 for cached answers only.
         if "total_cost" in usage and not usage["total_cost"]:
             extra["cached"] = True
         text = getattr(generation, "text", generation)
@@ -313,25 +313,25 @@ def _said(error: BaseException | str) -> str:
         return error
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 - it is somebody's own code, and may do anything
+    except Exception:  # noqa: BLE001 - the user's code may raise anything
         text = ""
     text = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return text if len(text) <= LONGEST_ERROR else text[: LONGEST_ERROR - 1] + "…"
 
 
 def _usable_id(places: Mapping[str, Any], key: str, extra: dict[str, Any]) -> str | None:
-    """An id that storage takes, else None and in `extra` what was said."""
+    """Return a valid id; for an invalid one return None and put the value into `extra`."""
     given = places[key]
     if given is None or (isinstance(given, str) and not given):
         return None
-    with suppress(Exception):  # to say that it is none, an object is asked for its own words
+    with suppress(Exception):  # the error text of `id_of` calls the repr of the object
         return id_of(given, "call")
     extra[key] = given
     return None
 
 
 def _usable_namespace(places: Mapping[str, Any], extra: dict[str, Any], scopes: Scopes) -> Namespace:
-    """The namespace; the root, which nobody else sees into, where what was said is none."""
+    """Return the namespace; for an invalid one the root, which no other namespace can read."""
     try:
         return scopes.resolve(None, {"configurable": {key: told for key, told in places.items() if told is not None}})
     except Exception:  # noqa: BLE001 - as above
@@ -383,8 +383,8 @@ class _OpenCall(NamedTuple):
 
     Attributes:
         call: Its entry so far.
-        began: When, by `time.perf_counter`.
-        watch: Tells of the end of the run's id, for as long as the call is open.
+        began: The start by `time.perf_counter`.
+        watch: A weak reference to the run's id, whose callback reports the end of the run; None if not possible.
     """
 
     call: AuditEntry
@@ -393,29 +393,29 @@ class _OpenCall(NamedTuple):
 
 
 class AuditHandler(BaseCallbackHandler):
-    """Writes every model call of the runs that it is given to.
+    """A callback handler that records every model call of its runs.
 
-    One handler serves any number of runs, graphs and threads at once.
+    One handler serves any number of concurrent runs, graphs and threads.
 
     Args:
         record: Writes an entry. It is called once for each call, when the call has ended, in the thread in which
-            LangChain calls the handler. What it raises is logged once.
+            LangChain calls the handler. Its exceptions are logged once and suppressed.
         new_id: Makes ids for entries. Default: UUIDs.
-        clock: The time of day. Default: now, in UTC.
-        redact: True to take secrets out before anything is written, see `memory.secrets`; or a function from a text to
-            one without them. Where that fails, only that there was a call is written. Default False: a complete trail.
-        scopes: How a run's config leads to its namespace. Default: only where it names it.
-        nested: Returns the conversation of a nested graph's run, given its config. Default: it has none.
+        clock: Returns the current time. Default: the system's, in UTC.
+        redact: True removes secrets before writing, see `memory.secrets`; or a function from a text to one without
+            secrets. If the removal fails, the entry contains no texts. Default False: a complete trail.
+        scopes: Resolves the namespace of a run's config. Default: only an explicitly named namespace.
+        nested: Returns the conversation of a nested graph's run, given its config. Default: None for every run.
     """
 
-    # Steps of this memory are no calls of a model, and need not be told for its sake.
+    # The handler needs no callbacks for steps of this memory, which are no model calls.
     hears_nodes_only = True
     ignore_agent = ignore_chain = ignore_retriever = ignore_retry = ignore_custom_event = True
 
-    # Per process, as the calls that are under way in the parent end there.
+    # Per process, since the open calls of the parent end in the parent.
     _lock = PerProcess(threading.Lock)
     _open: PerProcess[dict[str, _OpenCall]] = PerProcess(dict)
-    # Filled where garbage is collected, which may be anywhere: nothing may be written there, nor any lock taken.
+    # Filled during garbage collection, which may run anywhere: it must not write or take a lock.
     _gone: PerProcess[deque[str]] = PerProcess(deque)
 
     def __init__(
@@ -439,23 +439,23 @@ class AuditHandler(BaseCallbackHandler):
     def on_chat_model_start(
         self, serialized: Any, messages: Sequence[Sequence[Any]], *, run_id: Any, **told: Any
     ) -> None:
-        """A chat model is given messages."""
+        """Record the start of a chat model's call."""
         del serialized
         self._begin([each for some in messages or () for each in some], run_id, told)
 
     def on_llm_start(self, serialized: Any, prompts: Sequence[str], *, run_id: Any, **told: Any) -> None:
-        """A model that knows no messages is given a text."""
+        """Record the start of a text model's call."""
         del serialized
         self._begin(prompts or (), run_id, told)
 
     def on_llm_end(self, response: Any, *, run_id: Any, **told: Any) -> None:
-        """A model has answered."""
+        """Write the entry of an answered call."""
         del told
         self._end(run_id, "a call that ended", response)
         self._sweep()
 
     def on_llm_error(self, error: BaseException, *, run_id: Any, **told: Any) -> None:
-        """A model has failed, or its answer is not wanted any more."""
+        """Write the entry of a failed or cancelled call."""
         self._end(run_id, "a call that failed", told.get("response"), error)
         self._sweep()
 
@@ -466,7 +466,7 @@ class AuditHandler(BaseCallbackHandler):
         return self
 
     def close(self) -> None:
-        """Write the calls that have not ended, as unfinished. The handler can be used further."""
+        """Write the open calls as unfinished. The handler stays usable."""
         with self._lock:
             keys = list(self._open)
         for key in keys:
@@ -475,7 +475,7 @@ class AuditHandler(BaseCallbackHandler):
     def _begin(self, given: Sequence[Any], run_id: Any, told: Mapping[str, Any]) -> None:
         with self._unharmed("a call that began"):
             if (key := str(run_id)) in self._open:
-                return  # a handler that is given twice hears everything twice
+                return  # a handler that is passed twice receives each callback twice
             config = running_config() or {}
             call = begun(
                 given,
@@ -491,7 +491,7 @@ class AuditHandler(BaseCallbackHandler):
                 with self._unharmed("the conversation of a nested graph"):
                     call = replace(call, conversation_id=self._nested(config))
             gone, watch = self._gone, None
-            with suppress(TypeError):  # a run whose id is a text is not watched
+            with suppress(TypeError):  # strings have no weak references, so such a run is not watched
                 watch = weakref.ref(run_id, lambda _: gone.append(key))
             with self._lock:
                 self._open.setdefault(key, _OpenCall(call, time.perf_counter(), watch))
@@ -500,11 +500,11 @@ class AuditHandler(BaseCallbackHandler):
     def _sweep(self) -> None:
         """Write the calls whose runs are gone."""
         while self._gone:
-            with suppress(IndexError):  # another thread was quicker
+            with suppress(IndexError):  # another thread took it first
                 self._end(self._gone.popleft(), "a call that was given up", error=GIVEN_UP)
 
     def _end(self, run_id: Any, what: str, response: Any = None, error: BaseException | str | None = None) -> None:
-        """Write a call that has ended, if it is open. Where nobody told of its end, the error is a text."""
+        """Write an ended call, if it is open. A text as error means that its end was not reported."""
         with self._unharmed(what):
             with self._lock:
                 found = self._open.pop(str(run_id), None)
@@ -516,18 +516,18 @@ class AuditHandler(BaseCallbackHandler):
         if self._clean is not None:
             try:
                 entry = without_secrets(entry, self._clean)
-            except Exception as error:  # noqa: BLE001 - a user's function may do anything
-                error.__suppress_context__ = True  # the failure of the run may say what was to be taken out
+            except Exception as error:  # noqa: BLE001 - a user's function may raise anything
+                error.__suppress_context__ = True  # the run's own error may contain the secret
                 self._report("taking secrets out of a call", error)
                 entry = withheld(entry, error)
         self._record(entry)
 
     @contextmanager
     def _unharmed(self, what: str) -> Iterator[None]:
-        """Keep what goes wrong in the block away from the run."""
+        """Log exceptions of the block and suppress them, so that the run continues."""
         try:
             yield
-        except Exception as error:  # noqa: BLE001 - looking on may not break what is looked at
+        except Exception as error:  # noqa: BLE001 - recording must not break the run
             self._report(f"recording {what}", error)
 
     def _report(self, doing: str, error: Exception) -> None:
