@@ -38,7 +38,7 @@ _EXPECTED = {"sequence_str": "be a list"}
 
 
 class Options(BaseModel):
-    """Options that cannot be changed.
+    """Immutable options.
 
     Raises:
         InvalidInput: A value is wrong, or an option is unknown.
@@ -82,7 +82,7 @@ def check_value(kind: Any, value: Any, name: str) -> Any:
     Args:
         kind: Its type, such as `Annotated[int, Ge(1)] | None`.
         value: The argument.
-        name: Its name, for the error.
+        name: The argument's name, for the error.
 
     Raises:
         InvalidInput: The value is wrong.
@@ -94,15 +94,17 @@ def check_value(kind: Any, value: Any, name: str) -> Any:
 
 
 def check_instance(kind: type[T], value: T | None, name: str) -> T | None:
-    """Check that an argument is None or an object of a class, and return it. Pydantic would take a dict for a model.
+    """Return an argument after checking that it is None or an instance of a class.
+
+    Pydantic would accept a dict for a model.
 
     Args:
         kind: The class.
         value: The argument.
-        name: Its name, for the error.
+        name: The argument's name, for the error.
 
     Raises:
-        InvalidInput: It is something else.
+        InvalidInput: The argument is of another type.
     """
     if value is not None and not isinstance(value, kind):
         raise InvalidInput(f"{name} must be an instance of {kind.__name__}, got {safe_repr(value)}.")
@@ -157,14 +159,14 @@ _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 def text_given(value: Any, what: str) -> str:
-    """A text that a user gave.
+    """Return a caller's argument after checking that it is text.
 
     Args:
-        value: What was given.
-        what: What it is, for the error.
+        value: The argument.
+        what: The argument's description, for the error.
 
     Raises:
-        InvalidInput: It is no text.
+        InvalidInput: The argument is no text.
     """
     if not isinstance(value, str):
         raise InvalidInput(f"{what} is text, not {type(value).__name__}.")
@@ -172,14 +174,14 @@ def text_given(value: Any, what: str) -> str:
 
 
 def name_given(value: Any, what: str) -> str:
-    """A name that a user gave: of a key, of a kind of event, a tag.
+    """Return a caller's name of a key, event type or tag, after checking it.
 
     Args:
-        value: What was given.
-        what: What it is, for the error.
+        value: The argument.
+        what: The argument's description, for the error.
 
     Raises:
-        InvalidInput: It is empty, too long, or has control characters.
+        InvalidInput: The name is no text, empty, too long, or has control characters.
     """
     if not isinstance(value, str) or not value.strip() or len(value) > LONGEST_NAME or _FORBIDDEN.search(value):
         raise InvalidInput(
@@ -190,10 +192,10 @@ def name_given(value: Any, what: str) -> str:
 
 
 def limit_given(value: Any) -> int:
-    """How many things a user wants at most; None for all.
+    """Return the maximum number of results that a caller wants; None means all.
 
     Raises:
-        InvalidInput: It is no number of 0 or more.
+        InvalidInput: The limit is no whole number of 0 or more.
     """
     if value is None:
         return ALL
@@ -203,10 +205,10 @@ def limit_given(value: Any) -> int:
 
 
 def texts_given(values: Any, what: str) -> list[str]:
-    """Texts that a user gave: one, or several.
+    """Return a caller's texts as a list; a single text becomes a list of one.
 
     Raises:
-        InvalidInput: It is something else.
+        InvalidInput: The argument is of another type.
     """
     if isinstance(values, str):
         return [values]
@@ -251,7 +253,7 @@ _MEASURED = (bytes, str, memoryview)
 
 
 class MemoryLimits(Options):
-    """How much a caller may give at most, as `AgentMemory(limits=MemoryLimits(...))`.
+    """Upper limits for what callers may pass, for `AgentMemory(limits=MemoryLimits(...))`.
 
     Attributes:
         value_bytes: Bytes of one value as it is stored: a message with all that it holds, an item, a record, a fact, an
@@ -264,7 +266,7 @@ class MemoryLimits(Options):
         import_bytes: Bytes of a file that is read as a whole, as those of other programs are. Default: 1 GiB.
 
     Raises:
-        InvalidInput: One of them is no whole number of 1 or more.
+        InvalidInput: A limit is no whole number of 1 or more.
     """
 
     value_bytes: int = Field(default=256 * 2**20, ge=1)
@@ -280,7 +282,7 @@ class MemoryLimits(Options):
         Args:
             name: The name of the limit.
             size: How large it is.
-            what: What it is, for the error.
+            what: The argument's description, for the error.
 
         Raises:
             LimitExceeded: It is larger than the limit.
@@ -292,10 +294,10 @@ class MemoryLimits(Options):
             )
 
     def check_file(self, path: str | os.PathLike[str]) -> None:
-        """Refuse a file that is too large to be read as a whole; one that is not there, its reader refuses.
+        """Refuse a file that is too large to be read as a whole; ignore a missing file.
 
         Raises:
-            LimitExceeded: It is larger than `import_bytes`.
+            LimitExceeded: The file is larger than `import_bytes`.
         """
         try:
             size = os.stat(os.fspath(path)).st_size  # noqa: PTH116 - a path may be text, but no file descriptor

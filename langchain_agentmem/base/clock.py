@@ -18,17 +18,17 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def utc_now() -> datetime:
-    """The time, aware of being UTC."""
+    """Return the current time in UTC, with the time zone set."""
     return datetime.now(UTC)
 
 
 def new_uuid() -> str:
-    """An id for a message: a UUID that begins with the time, so that what is said together lies together."""
+    """Return a new message id: a UUID that begins with the time, so that ids sort by time."""
     return str(uuid7())
 
 
 def micros(moment: datetime) -> int:
-    """A time as the database keeps it: microseconds since 1970 in UTC."""
+    """Convert a time to the stored form: microseconds since 1970 in UTC."""
     return (moment - EPOCH) // _MICROSECOND
 
 
@@ -37,15 +37,17 @@ EARLIEST, LATEST = micros(datetime.min.replace(tzinfo=UTC)), micros(datetime.max
 
 
 def moment(micros: int) -> datetime:
-    """The time that a stored number stands for."""
+    """Convert a stored number of microseconds since 1970 to a time."""
     return EPOCH + timedelta(microseconds=micros)
 
 
 def time_given(value: Any, what: str) -> int:
-    """A time that a user gave, in microseconds since 1970; without a time zone it is taken as UTC.
+    """Convert a caller's time to microseconds since 1970.
+
+    A time without a time zone is taken as UTC.
 
     Raises:
-        InvalidInput: It is no datetime, or one that UTC has no year for.
+        InvalidInput: The value is no datetime, or lies outside the years 1 to 9999 in UTC.
     """
     if not isinstance(value, datetime):
         raise InvalidInput(f"{what} is a datetime, not {type(value).__name__}.")
@@ -56,10 +58,10 @@ def time_given(value: Any, what: str) -> int:
 
 
 def time_written(text: str) -> datetime:
-    """The time that is written as ISO 8601 has it; without a time zone, in UTC.
+    """Parse an ISO 8601 time; without a time zone, it is taken as UTC.
 
     Raises:
-        InvalidInput: It is none.
+        InvalidInput: The text is no such time.
     """
     try:
         time = datetime.fromisoformat(text)

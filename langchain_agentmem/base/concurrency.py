@@ -12,8 +12,8 @@ that are not workers, and these must not wait for the caller's loop.
 
 anyio's `to_thread` would do most of this, but it stops waiting for the thread when a task is cancelled natively.
 
-A forked child has only the thread that forked: a lock that another thread held is held for ever there, and the threads
-of the parent do not run. So locks and threads are `PerProcess`.
+A forked child has only the thread that forked: a lock that another thread held stays locked there forever, and the
+threads of the parent do not run. So locks and threads are `PerProcess`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if hasattr(os, "register_at_fork"):  # a worker may fork, in a hook: its child h
 
 
 class PerProcess(Generic[T]):
-    """An attribute whose value each process makes for itself, such as a lock.
+    """An attribute with a separate value in each process, such as a lock.
 
     class Cache:
         _lock = PerProcess(threading.Lock)
@@ -81,10 +81,10 @@ class PerProcess(Generic[T]):
 
 @contextlib.contextmanager
 def collecting_later() -> Iterator[None]:
-    """A block that makes many objects, all of which are needed: Python looks for garbage after it.
+    """Pause garbage collection in a block that creates many objects, all needed.
 
-    A long list would otherwise be taken for old objects while it is still being made, and every few readings the whole
-    process would be searched for garbage. Where the collector is off already, it stays off. Nothing in it may wait.
+    Otherwise Python treats the objects of a long list as old while the list grows, and searches the whole process for
+    garbage every few reads. A collector that is already off stays off. The block must not wait.
     """
     if not gc.isenabled():
         yield
@@ -97,12 +97,14 @@ def collecting_later() -> Iterator[None]:
 
 
 def awaited(function: Callable[P, T], *, writes: bool = False) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Declare the async twin of a method or function. A method is called by name, so subclasses may override it.
+    """Create the async twin of a function or method.
+
+    The twin calls a method by name, so subclasses may override the method.
 
     Args:
         function: The method or function.
-        writes: Whether it writes to the database. Then it waits among the writers, and readers do not wait for it. A
-            call that mostly reads may write, too: it leaves its place to another meanwhile.
+        writes: True for a function that writes to the database. It then queues with the writers, not the readers. A
+            call that mostly reads may write, too: it frees its place to another call meanwhile.
     """
     name = function.__name__
     owner, _, _ = function.__qualname__.rpartition(".")
@@ -158,12 +160,12 @@ async def iterate_in_worker(iterator: Iterator[T]) -> AsyncIterator[T]:
 
 
 def is_in_worker() -> bool:
-    """Whether an awaited call runs in this thread."""
+    """Return whether this thread runs an awaited call."""
     return _running.call is not None
 
 
 def is_in_reading_lane() -> bool:
-    """Whether an awaited call that was declared to read runs in this thread."""
+    """Return whether this thread runs an awaited call that was declared to read."""
     return (call := _running.call) is not None and call.workers is reading
 
 
@@ -174,11 +176,13 @@ def check_cancelled() -> None:
 
 
 def on_callers_loop(make: Callable[[], Coroutine[Any, Any, T]], *, always: bool = False) -> T:
-    """From a worker, run a coroutine on the event loop of the caller and wait for it. Another call may work meanwhile.
+    """From a worker, run a coroutine on the caller's event loop and wait for it.
+
+    Another call may use the worker's place meanwhile.
 
     Args:
         make: Makes the coroutine.
-        always: Also after the call was cancelled, and not to be cancelled itself.
+        always: Run the coroutine even after the call was cancelled, and do not cancel the coroutine.
 
     Raises:
         asyncio.CancelledError: The call was cancelled, or its event loop was closed.
@@ -224,7 +228,7 @@ def _begin(call: _Call, make: Callable[[], Coroutine[Any, Any, T]], done: Future
 
 
 def in_own_thread(function: Callable[[], T]) -> Future[T]:
-    """Begin to call a function in a new thread, in a copy of this context, which nobody needs to wait for."""
+    """Start calling a function in a new daemon thread, in a copy of this context."""
     answer: Future[T] = Future()
     run = partial(contextvars.copy_context().run, function)
     threading.Thread(target=_settle, args=[answer, run], name=f"{THREAD_NAME}-call", daemon=True).start()
@@ -247,7 +251,7 @@ def place_given_up() -> contextlib.AbstractContextManager[None]:
 
 
 def callers_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the event loop of the caller: of the awaited call that runs here, or the running one."""
+    """Return the event loop of this thread's awaited call, else the running loop, if any."""
     if _running.call is not None:
         return _running.call.loop
     try:
@@ -257,7 +261,7 @@ def callers_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def _settle(future: Future[T], function: Callable[[], T]) -> None:
-    """Call a function, and give a future its result or what it raised."""
+    """Call a function, and set its result or exception on a future."""
     try:
         future.set_result(function())
     except StopIteration:  # a coroutine cannot raise it
@@ -269,7 +273,10 @@ def _settle(future: Future[T], function: Callable[[], T]) -> None:
 
 
 async def _wait_for(future: Future[Any]) -> None:
-    """Wait on an event loop until a thread has settled a future. Cancelling this leaves the future as it is."""
+    """Wait on an event loop until a thread settles a future.
+
+    Cancelling the wait does not change the future.
+    """
     loop = asyncio.get_running_loop()
     waiter = loop.create_future()
 
@@ -292,7 +299,7 @@ class _Call:
         loop: The event loop of the caller.
         workers: The pool whose thread runs it.
         function: The function. It is no local variable of a frame: a traceback would show its arguments, such as a key.
-        cancelled: Whether nobody waits for it any more.
+        cancelled: No caller waits for the call any more.
         task: The task on the loop that the call waits for.
     """
 
@@ -341,12 +348,12 @@ class _State:
 
 
 class Workers:
-    """A pool of daemon threads. A thread that waits for an event loop leaves its place to another.
+    """A pool of daemon threads. A thread that waits for an event loop frees its place.
 
-    A call makes further calls in its own thread, so that no thread waits for a place while it holds one.
+    A call makes further calls in its own thread, so that no thread that holds a place waits for another.
 
     Args:
-        size: Most threads that work at a time.
+        size: Maximum number of threads that work at the same time.
     """
 
     _state = PerProcess(_State)
@@ -355,7 +362,7 @@ class Workers:
         self.size = size
 
     def submit(self, function: Callable[[], T]) -> Future[T]:
-        """Have a function called in a thread.
+        """Schedule a function in a thread of the pool.
 
         Raises:
             RuntimeError: No thread works, and none can be started.
@@ -372,7 +379,7 @@ class Workers:
 
     @contextlib.contextmanager
     def place_given_up(self) -> Iterator[None]:
-        """Let another thread work during the block."""
+        """Free this thread's place for another during the block."""
         state = self._state
         try:
             with state.lock:
@@ -386,7 +393,10 @@ class Workers:
                 state.threads += 1  # it goes on immediately: for a moment one more than usual works
 
     def _employ(self, state: _State) -> None:
-        """Start a thread if there is a place, with the lock held. If none can be started, one that works goes on."""
+        """Start a thread if a place is free; the caller holds the lock.
+
+        A failed start is ignored while another thread of the pool runs.
+        """
         if state.threads < self.size:
             with contextlib.suppress(RuntimeError) if state.threads else contextlib.nullcontext():
                 threading.Thread(target=self._run, args=[state], name=THREAD_NAME, daemon=True).start()
@@ -415,7 +425,7 @@ writing = Workers(4)
 
 
 class Closable:
-    """Something that is used with `with` or `async with`, and has a `close` of its own."""
+    """A context manager, both sync and async, with a `close` method."""
 
     __slots__ = ()
 
@@ -424,7 +434,7 @@ class Closable:
         """Close it. Closing twice is harmless."""
 
     async def aclose(self) -> None:
-        """Async version of `close`."""
+        """Close like `close`, without blocking the event loop."""
         await asyncio.to_thread(self.close)
 
     def __enter__(self) -> Self:
@@ -441,17 +451,17 @@ class Closable:
 
 
 class CompletedAwaitable:
-    """Nothing left to do, for those who await it and for those who do not."""
+    """A completed result that may be awaited or ignored."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield from ()
 
 
 class AwaitableNumber(int):
-    """A number or a truth, for those who await it and for those who do not."""
+    """A number or boolean that may be awaited or used directly."""
 
     def __new__(cls, value: int) -> Self:
-        """Keep what an await gives."""
+        """Create the number, and store the value for `await`."""
         answer = super().__new__(cls, value)
         answer._value = value
         return answer

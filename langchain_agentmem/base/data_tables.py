@@ -1,4 +1,4 @@
-"""Word lists and tables that stand in YAML, TOML and JSON files beside the code that uses them, and YAML of others."""
+"""Word lists and tables in YAML, TOML and JSON files next to the code that uses them, and untrusted YAML."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 from langchain_agentmem.errors import InvalidInput
 
 MOST_VALUES = 5_000_000
-"""Values that a YAML text may stand for: one that names its parts again and again stands for more than it holds."""
+"""The maximum number of values that a YAML text may expand to, since aliases can repeat its parts."""
 
 
 def data_text(name: str) -> str:
-    """The text of a data file of the package, read as its modules are.
+    """Return the text of a data file of the package, through the loader of its modules.
 
     Args:
-        name: Its path within the package, as `search/dates.yaml`.
+        name: The file's path within the package, such as `search/dates.yaml`.
     """
     return (get_data(__package__ or "", f"../{name}") or b"").decode()
 
 
 def data_table(name: str) -> Any:
-    """What a YAML or TOML file of the package holds; TOML is read many times as quickly.
+    """Load a YAML or TOML file of the package; TOML loads many times faster.
 
     Args:
-        name: Its path within the package.
+        name: The file's path within the package.
     """
     if name.endswith(".toml"):
         return tomllib.loads(data_text(name))
@@ -35,10 +35,10 @@ def data_table(name: str) -> Any:
 
 
 def read_yaml(text: str) -> Any:
-    """Read YAML that somebody else wrote. Only plain YAML is read; tags that name Python objects are refused.
+    """Parse untrusted YAML. Tags that name Python objects are refused.
 
     Raises:
-        InvalidInput: It is no YAML, or stands for more than `MOST_VALUES` values.
+        InvalidInput: The text is no YAML, or expands to more than `MOST_VALUES` values.
     """
     import yaml  # noqa: PLC0415 - as above
 
@@ -53,7 +53,7 @@ def read_yaml(text: str) -> Any:
 
 
 def _size(value: Any, known: dict[int, int]) -> int:
-    """How many values one stands for; those that are named again count again."""
+    """Count the values inside a value, itself included; repeated ones count each time."""
     if not isinstance(value, dict | list):
         return 1
     if id(value) not in known:
@@ -64,5 +64,5 @@ def _size(value: Any, known: dict[int, int]) -> int:
 
 
 def word_set(table: dict[str, str], name: str) -> frozenset[str]:
-    """The words of one list of a table."""
+    """Return the words of one list of a table."""
     return frozenset(table[name].split())

@@ -1,18 +1,17 @@
-"""JSON that forgets nothing.
+"""A lossless JSON encoding of Python values.
 
-Plain JSON turns tuples into lists and integer keys into text, and refuses bytes and dates. Here a value that
-JSON has no word for is written as a small tagged object, ``{"$agentmem": "bytes", "value": "aGk="}``, and
-comes back as what it was. A dictionary of the user's that happens to contain ``"$agentmem"`` is written as
-tagged pairs, so that nothing a user stores can be mistaken for a tag. Reading never imports or calls anything
+Plain JSON turns tuples into lists and integer keys into text, and refuses bytes and dates. Here a value without
+a JSON type is written as a small tagged object, ``{"$agentmem": "bytes", "value": "aGk="}``, and read back
+as the original value. A user's dictionary that contains ``"$agentmem"`` is written as tagged pairs, so that
+no stored value can be mistaken for a tag. Reading never imports or calls anything
 that the data names: the set of tags is closed.
 
-The bytes of `encode` are canonical. Equal values of equal types give equal bytes, whatever the order of their
+The bytes of `encode` are canonical. Equal values of equal types result in equal bytes, whatever the order of their
 keys, so a hash of them can stand for the value. `write_plain` keeps the order of keys instead. Text survives
 exactly, NUL characters and lone surrogates included.
 
-A subclass of a type that is kept (an ``IntEnum``, a named tuple, an ``OrderedDict``) is kept as that type.
-Any other object is refused: what could not be read back without importing its class has no place in a
-database.
+A subclass of a type that is supported (an ``IntEnum``, a named tuple, an ``OrderedDict``) is stored as that type.
+Any other object is refused, because it could not be read back without importing its class.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ parse_json: Callable[[str], Any] = json.JSONDecoder(parse_constant=_refuse_const
 
 
 def is_plain(value: Any, depth: int = MAX_DEPTH) -> bool:  # noqa: PLR0911 - one line for each type
-    """Say whether JSON alone keeps a value exactly.
+    """Return whether JSON alone preserves a value exactly.
 
     Args:
         value: Anything.
@@ -87,17 +86,17 @@ def is_plain(value: Any, depth: int = MAX_DEPTH) -> bool:  # noqa: PLR0911 - one
 
 
 def to_plain(value: Any) -> Any:
-    """Give the JSON form of a value: a new value made of JSON's own types, with tags where they are needed.
+    """Return the JSON form of a value: a new value of JSON types, with tags where needed.
 
     Args:
         value: Text, numbers, booleans, None, bytes, dates, times, durations, UUIDs, decimals, and
             dictionaries, lists, tuples and sets of them.
 
     Returns:
-        What `from_plain` turns back into an equal value of the same types.
+        The form that `from_plain` converts back into an equal value of the same types.
 
     Raises:
-        InvalidInput: Something inside cannot be kept. The message names the place, the type and the remedy.
+        InvalidInput: An inner value cannot be stored. The message names the place, the type and the remedy.
     """
     return _tagged(value, (), MAX_DEPTH)
 
@@ -106,7 +105,7 @@ def from_plain(value: Any) -> Any:
     """Undo `to_plain`.
 
     Args:
-        value: What `to_plain` gave, possibly after a passage through JSON.
+        value: The result of `to_plain`, possibly after a passage through JSON.
 
     Returns:
         A new value, equal to the original.
@@ -157,12 +156,12 @@ def write_plain(value: Any) -> bytes:
 
 
 def json_value(value: Any, timespec: str = "auto") -> Any:  # noqa: PLR0911 - one line for each type
-    """Return a value as others read it in JSON: nothing of it is tagged, and it is not read back.
+    """Return a value as untagged JSON for other readers; it cannot be converted back.
 
     Args:
         value: Anything. Dataclasses and named tuples become objects, times ISO 8601, durations seconds, bytes None, and
             other values that JSON does not know their text.
-        timespec: How exact times are, as `datetime.isoformat` takes it. Default: to the microsecond.
+        timespec: The precision of times, as for `datetime.isoformat`. Default: "auto", up to the microsecond.
     """
     if value is None or isinstance(value, str | int | float):
         return value
@@ -359,7 +358,7 @@ def _revived(value: Any) -> Any:
 
 
 def under(value: Any, key: Any) -> Any:
-    """What a value has under a key: one of its own, or a way with dots to a nested one; None where there is none."""
+    """Return a mapping's value at a key or a dotted path; None if it has none."""
     if not isinstance(value, Mapping):
         return None
     if key in value:
@@ -409,14 +408,14 @@ THOUGHTS = frozenset({"reasoning", "reasoning_content", "redacted_thinking", "th
 CALLS = frozenset(
     {"function_call", "input_json_delta", "invalid_tool_call", "tool_call", "tool_call_chunk", "tool_use"}
 )
-"""The types of blocks, by what they hold. What a provider runs itself is no call."""
+"""The types of blocks, by their content. A tool that the provider runs itself is no call."""
 
 
 def kind_of(block: Any) -> str | None:
-    """What kind of block it is, by its own word; None where it does not say, or what it says can be none.
+    """Return the "type" of a content block; None if it is missing or no text.
 
     Args:
-        block: A block of a message's content, or anything else that stands there.
+        block: A block of a message's content, or any other value in its place.
     """
     kind = block.get("type") if isinstance(block, Mapping) else None
     return kind if isinstance(kind, str) else None
@@ -441,7 +440,10 @@ _REASONING = ("reasoning", "reasoning_content", "thinking", "text", "summary", "
 
 
 def called(call: Mapping[str, Any]) -> tuple[str, Any]:
-    """Give the name and the arguments of a call, in whatever form it is told; "" and None for what it does not tell."""
+    """Return the name and arguments of a call in any provider's form.
+
+    A missing name becomes "", missing arguments become None.
+    """
     function = call.get("function")
     told = function if isinstance(function, Mapping) else call
     name = told.get("name")
@@ -450,7 +452,9 @@ def called(call: Mapping[str, Any]) -> tuple[str, Any]:
 
 
 def thoughts(said: Any) -> str:
-    """Give what blocks of reasoning say, in whatever form, a line each; signatures and what is encrypted say nothing.
+    """Return the text of reasoning blocks of any form, one line each.
+
+    Signatures and encrypted reasoning are left out.
 
     Args:
         said: Text, a block, or a list of these.

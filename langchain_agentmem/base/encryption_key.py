@@ -1,9 +1,9 @@
-"""Keys that encrypt what is written to disk, and where they come from. Nothing shows them.
+"""Keys that encrypt data on disk, and their sources. Nothing shows the keys.
 
 A key is a passphrase (a text), or 32 random bytes, also written as SQLCipher writes them: "x'" and 64 hexadecimal
 digits "'". Bytes are used as they are; a passphrase is made slow to guess first, once for each file that it opens.
-What is held is a function that gives the key, so that it stands in no `repr` and in no local variable of a traceback
-once it was handed over. A function of the user's is asked whenever a database or a file is opened.
+The package holds a function that returns the key, so that the key appears in no `repr` and, once handed over, in no
+local variable of a traceback. A user's function is called whenever a database or a file is opened.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import NoReturn, TypeAlias
 from langchain_agentmem.errors import InvalidInput
 
 KeyLike: TypeAlias = str | bytes | Callable[[], str | bytes]
-"""A passphrase, 32 bytes, or a function that gives one of these."""
+"""A passphrase, 32 bytes, or a function that returns one of these."""
 
 SIZE = 32
 """Bytes of a key that is used as it is."""
@@ -33,10 +33,10 @@ _RAW = re.compile(r"[xX]'([0-9a-fA-F]{64})'")
 
 
 class EncryptionKey:
-    """A key, which nothing shows; called, it gives a passphrase or 32 bytes.
+    """A key that nothing shows; calling it returns a passphrase or 32 bytes.
 
     Args:
-        given: The key, or a function that gives it.
+        given: The key, or a function that returns it.
     """
 
     __slots__ = ("_asks", "_give")
@@ -47,23 +47,23 @@ class EncryptionKey:
 
     @classmethod
     def of(cls, given: KeyLike | None) -> EncryptionKey | None:
-        """The same, if any; `check` and `asked` tell whether it can be one."""
+        """Wrap a given key, or return None. `check` and `asked` validate the key."""
         return given if given is None or isinstance(given, cls) else cls(given)
 
     def check(self) -> None:
-        """See whether it can be a key, where nobody has to be asked.
+        """Check a constant key; a function that provides a key is not called.
 
         Raises:
-            InvalidInput: It cannot.
+            InvalidInput: The value cannot be a key.
         """
         if not self._asks and (wrong := _wrong(self._give())):
             raise InvalidInput(wrong)
 
     def asked(self) -> EncryptionKey:
-        """The key as it is now: whoever gives it is asked once.
+        """Return the current key as a constant, calling the function that provides it once.
 
         Raises:
-            InvalidInput: What is given cannot be a key, or whoever gives it failed.
+            InvalidInput: The value cannot be a key, or the function that provides it failed.
         """
         try:
             given = self._give()
@@ -77,7 +77,7 @@ class EncryptionKey:
         return EncryptionKey(given)
 
     def __call__(self) -> str | bytes:
-        """The passphrase, or the 32 bytes."""
+        """Return the passphrase, or the 32 bytes."""
         given = self._give()
         raw = _RAW.fullmatch(given) if isinstance(given, str) else None
         return given if raw is None else bytes.fromhex(raw[1])
@@ -90,7 +90,7 @@ class EncryptionKey:
 
 
 def _wrong(given: object) -> str:
-    """Why something cannot be a key, without a word of it; empty where it can."""
+    """Return why a value cannot be a key, without any part of it; "" if it can."""
     if isinstance(given, str):
         halves = any("\ud800" <= each <= "\udfff" for each in given)
         wrong = "a text with half of a surrogate pair" if halves else "" if given else "an empty text"
@@ -102,13 +102,15 @@ def _wrong(given: object) -> str:
 
 
 def key_in_environment(variable: str = VARIABLE) -> EncryptionKey | None:
-    """The key that the environment names, if any; the file is read, or the command run, when it is asked for.
+    """Return the key that the environment names, if any.
+
+    Its file is read, or its command run, when the key is needed.
 
     Args:
         variable: The variable with the key itself.
 
     Raises:
-        InvalidInput: It is named in several ways.
+        InvalidInput: More than one variable names a key.
     """
     named = [name for name in (variable, f"{variable}_FILE", f"{variable}_COMMAND") if os.environ.get(name)]
     if len(named) > 1:

@@ -1,4 +1,4 @@
-"""What happened in a memory, told to whoever asked to know.
+"""Events of a memory, and the hooks that receive them.
 
 An event is a value; a hook is any callable that takes one:
 
@@ -9,10 +9,10 @@ An event is a value; a hook is any callable that takes one:
 
 Hooks are called after the commit, in the thread of the operation. An awaitable that a hook returns is awaited on the
 caller's event loop as a task of its own, or is run to its end where the caller has no loop. Exceptions raised by hooks
-are logged once for each hook and suppressed. A hook is not told of what it causes itself.
+are logged once for each hook and suppressed. A hook receives no events that it causes itself.
 
-Events hold ids and numbers. Steps show content as `AgentMemory(trace_content=...)` says. Events of a failure hold the
-error, and one the query, which may quote messages: they are for code of the same process.
+Events hold ids and numbers. Steps show content according to `AgentMemory(trace_content=...)`. Events of a failure hold
+the error, and one event the query. These may quote messages, and are meant for code of the same process.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ L = TypeVar("L")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryEvent:
-    """Something happened in a memory."""
+    """An event in a memory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConversationEvent(MemoryEvent):
-    """Something happened to a conversation, in a namespace."""
+    """An event of a conversation in a namespace."""
 
     namespace: tuple[str, ...]
     conversation_id: str
@@ -52,38 +52,41 @@ class ConversationEvent(MemoryEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MessagesStored(ConversationEvent):
-    """New messages are in the log of a conversation, in the order of their ids."""
+    """The event that new messages are in the log of a conversation, in the order of their ids."""
 
     message_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MessageUpdated(ConversationEvent):
-    """A message has new content; its previous version is kept."""
+    """The event that a message has new content; its previous version is kept."""
 
     message_id: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MessagesRemoved(ConversationEvent):
-    """Messages have left a conversation."""
+    """The event that messages have left a conversation."""
 
     message_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConversationErased(ConversationEvent):
-    """A conversation is gone with everything that belonged to it, and nothing of it is left in the storage."""
+    """The event that a conversation and all its data were erased from storage."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ThreadMoved(ConversationEvent):
-    """A thread of the root is in a namespace from now on, with its conversation and what it remembers."""
+    """The event that a thread of the root moved to a namespace, with its memory.
+
+    Its conversation moved, too.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryResetEvent(MemoryEvent):
-    """An agent's memory was cleared, so plans made from it are stale."""
+    """The event that an agent's memory was cleared, so plans made from it are stale."""
 
     agent_name: str
     timestamp: datetime
@@ -91,21 +94,21 @@ class MemoryResetEvent(MemoryEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompactionEvent(MemoryEvent):
-    """A context is being compacted, or was.
+    """The event that a compaction of a context started or ended.
 
     Attributes:
         session_id: The conversation or thread.
-        agent_name: Whose context it is; empty where nobody said.
-        status: "started", "completed" or "failed". A stage that fails, such as a model that gives no summary, is told
-            as "failed" with that stage alone in `stages_run`, and the compaction goes on without it.
+        agent_name: The agent of the context; empty if unknown.
+        status: "started", "completed" or "failed". A failed stage, such as a model that returns no summary, is
+            reported as "failed" with only that stage in `stages_run`. The compaction continues without it.
         pre_tokens: Tokens before.
-        post_tokens: Tokens after; 0 as long as it is not completed.
+        post_tokens: Tokens after; 0 until the compaction is completed.
         pre_messages: Messages before.
-        post_messages: Messages after; 0 as long as it is not completed.
+        post_messages: Messages after; 0 until the compaction is completed.
         duration: Seconds since it started; None when it starts.
         stages_run: The processors that ran, in order; None when it starts.
-        dropped_ids: The messages that left the context with it, in their order. A summary stands for them where one was
-            made; what packing or a window left out nothing stands for, and `expand` brings back each by its id.
+        dropped_ids: The ids of the messages that this compaction dropped from the context, in order. A summary, if
+            made, replaces them; messages dropped by packing or a window have no replacement. `expand` shows each.
     """
 
     session_id: str
@@ -122,12 +125,14 @@ class CompactionEvent(MemoryEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompactionStageFailed(MemoryEvent):
-    """A stage of a compaction failed, and the compaction went on without it. Nothing is lost.
+    """The event that a stage of a compaction failed. Nothing is lost.
+
+    The compaction continued without the stage.
 
     Attributes:
         session_id: The conversation or thread.
         stage: The processor.
-        error: What it raised.
+        error: The exception of the processor.
     """
 
     session_id: str
@@ -137,13 +142,13 @@ class CompactionStageFailed(MemoryEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompactionFellShort(MemoryEvent):
-    """A context could not be made as small as its target, or one is shown that is above its limit.
+    """The event that a context missed its target size, or is shown above its limit.
 
     Attributes:
         session_id: The conversation or thread.
-        tokens: What it costs now.
-        target_tokens: What it should cost at most; None where only messages or rounds are limited.
-        reason: Why, in a sentence: what takes the room and must stay.
+        tokens: The size of the context now.
+        target_tokens: The maximum size of the context; None if only messages or rounds are limited.
+        reason: The reason, in a sentence: the content that takes the room and must stay.
     """
 
     session_id: str
@@ -154,14 +159,14 @@ class CompactionFellShort(MemoryEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompressionFellShort(MemoryEvent):
-    """A text was to be shortened by a model, and was cut instead.
+    """The event that a text was cut because a model did not shorten it.
 
     Attributes:
-        context: What the text is, in a few words.
-        characters: How long it was.
-        max_chars: How long it may be, and is now at most.
-        reason: Why, in a sentence.
-        error: What the model raised; None where it answered.
+        context: A short description of the text.
+        characters: The original length.
+        max_chars: The maximum length, which the text now keeps.
+        reason: The reason, in a sentence.
+        error: The exception of the model; None if it answered.
     """
 
     context: str
@@ -173,13 +178,13 @@ class CompressionFellShort(MemoryEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExperienceSelectionFellBack(MemoryEvent):
-    """A model was to select experiences, and they were selected by their words instead.
+    """The event that experiences were selected by words, not by a model.
 
     Attributes:
-        role: For whom; None for nobody in particular.
-        query: For what.
-        reason: Why, in a sentence.
-        error: What the model raised; None where it answered.
+        role: The role to select for; None for no particular role.
+        query: The query to select for.
+        reason: The reason, in a sentence.
+        error: The exception of the model; None if it answered.
     """
 
     role: str | None
@@ -190,15 +195,15 @@ class ExperienceSelectionFellBack(MemoryEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepEvent(MemoryEvent):
-    """Something of a traced operation. Told only when somebody listens.
+    """An event of a traced operation. Emitted only if somebody listens.
 
     Attributes:
-        step_id: What this step is called, and no other.
+        step_id: The unique id of the step.
         parent_id: The step that it is a part of, or None.
         name: `memory.<part>.<verb>`.
         started_at: When it began, in UTC.
-        inputs: What it was given, as plain data a person can read.
-        metadata: Where it happens: the kind of database, the thread, the namespace and so on.
+        inputs: The inputs of the operation, as readable plain data.
+        metadata: The location: the kind of database, the thread, the namespace and so on.
     """
 
     step_id: str
@@ -211,17 +216,17 @@ class StepEvent(MemoryEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepStarted(StepEvent):
-    """A traced operation has begun."""
+    """The event that a traced operation has begun."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepFinished(StepEvent):
-    """A traced operation has ended.
+    """The event that a traced operation has ended.
 
     Attributes:
-        duration: How long it took, in seconds.
-        outputs: What it gave back, in the form of the inputs, or None when it failed.
-        error: What it raised, or None when it did not fail.
+        duration: The duration in seconds.
+        outputs: The result, in the form of the inputs; None if the operation failed.
+        error: The exception of the operation; None if it succeeded.
     """
 
     duration: float
@@ -230,15 +235,15 @@ class StepFinished(StepEvent):
 
 
 class Hook(Protocol):
-    """Anything that can be called with an event. What it returns is awaited if it can be, else ignored."""
+    """A callable that receives an event. An awaitable result is awaited."""
 
     def __call__(self, event: MemoryEvent, /) -> object:
-        """Take notice of the event."""
+        """Handle the event."""
         ...
 
 
 class FirstFailures:
-    """Logs the first failure of each source and keeps quiet about the rest.
+    """A logger of the first failure of each source; further failures are not logged.
 
     A listener that fails usually fails every time. Once is enough to find it; a thousand times would bury
     the log.
@@ -249,19 +254,22 @@ class FirstFailures:
         self._known: set[Hashable] = set()
 
     def report(self, source: Hashable, message: str, /, *details: object, error: BaseException | None = None) -> None:
-        """Log `message % details` as a warning, with its traceback if any, unless this source has failed before."""
+        """Log `message % details` as a warning, once for each source.
+
+        The traceback of an error is logged, too.
+        """
         if source not in self._known:
             self._known.add(source)
             self._to.warning(f"{message} This is logged once.", *details, exc_info=error)
 
 
 class Progress(NamedTuple):
-    """How far something has come that may take long.
+    """The progress of an operation that may take long.
 
     Attributes:
-        doing: What is done now, such as "copying".
-        done: How much of it is done so far.
-        total: How much there is in all, as far as can be told before; None where nobody knows.
+        doing: The current step, such as "copying".
+        done: The amount done so far.
+        total: The expected amount in all; None if it is unknown.
     """
 
     doing: str
@@ -270,18 +278,18 @@ class Progress(NamedTuple):
 
 
 Watch: TypeAlias = Callable[[Progress], object]
-"""Is told how far something has come. What it raises ends that."""
+"""Receives the progress of an operation. An exception raised by it ends the operation."""
 
 
 def listener_given(listener: L, name: str) -> L:
-    """A function that is to be told of something, or None.
+    """Return a caller's listener after checking that it is callable or None.
 
     Args:
-        listener: What was given.
+        listener: The argument.
         name: The name of the argument.
 
     Raises:
-        InvalidInput: It cannot be called.
+        InvalidInput: The listener cannot be called.
     """
     if listener is not None and not callable(listener):
         raise InvalidInput(f"{name} must be a function, not {safe_repr(listener)}.")
@@ -293,7 +301,7 @@ _inside: ContextVar[tuple[object, ...]] = ContextVar("agentmem_hooks", default=(
 
 
 class Hooks:
-    """The hooks of one memory, called with every event in the order in which they were given.
+    """The hooks of one memory, which receive every event in the order of registration.
 
     True if there is any. Without hooks, `emit` costs next to nothing.
 
@@ -315,7 +323,10 @@ class Hooks:
         self._tasks: set[asyncio.Task[None]] = set()  # a loop holds its tasks weakly
 
     def emit(self, event: MemoryEvent) -> None:
-        """Call every hook with an event. An `Exception` of a hook is logged the first time and suppressed."""
+        """Call every hook with an event. Log and suppress the first `Exception` of a hook.
+
+        Later exceptions of a hook are suppressed silently.
+        """
         inside = _inside.get()
         for hook in self._hooks:
             if any(hook is each for each in inside):
@@ -331,7 +342,7 @@ class Hooks:
                 _inside.reset(token)
 
     async def settle(self) -> None:
-        """Wait until the asynchronous hooks started on the running loop have ended, a second at most."""
+        """Wait for the running loop's asynchronous hooks to end, at most 1 second."""
         await asyncio.sleep(0)  # those of this turn begin
         loop, here = asyncio.get_running_loop(), asyncio.current_task()
         if tasks := [task for task in list(self._tasks) if task.get_loop() is loop and task is not here]:

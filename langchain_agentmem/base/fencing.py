@@ -4,11 +4,11 @@
     Does `a < b` hold? &lt;/note> It does.
     </note>
 
-Only what could be taken for the marks is escaped, so that code stays as it was written. No two texts give the same
-block. Fences of different names may stand in each other.
+Only text that looks like the marks is escaped, so that code stays as it was written. No two texts result in the same
+block. Fences of different names may be nested.
 
-`harmless` takes out of a text what acts on a reader instead of telling something: what nobody sees, and what a model or
-its server takes for the end of a message. That cannot be undone.
+`harmless` removes characters that act on a reader without carrying text: invisible characters, and tokens that a model
+or its server takes for the end of a message. This cannot be undone.
 """
 
 from __future__ import annotations
@@ -89,9 +89,9 @@ _TOKENS = re.compile(
 
 
 def harmless(text: str) -> str:
-    """A text as a model may be shown it, whoever wrote it.
+    """Make untrusted text safe to show to a model.
 
-    Line breaks of every kind become newlines. Control characters and characters that nobody sees are left out, though
+    Line breaks of every kind become newlines. Control characters and invisible characters are removed, though
     joiners and the like stay where scripts and emoji need them, and halves of characters are replaced. The tokens and
     tags that end a message, or begin another or a call, are escaped, also in look-alike characters.
 
@@ -99,7 +99,7 @@ def harmless(text: str) -> str:
         text: Anything.
 
     Returns:
-        The text. A harmless one is given back as it is.
+        The text. A harmless text is returned unchanged.
     """
     text = replace_surrogates(_BREAKS.sub("\n", text))
     text = _UNSEEN_RUN.sub(_needed, _CONTROLS.sub("", text)).translate(_LIKE_MARKS)
@@ -107,7 +107,7 @@ def harmless(text: str) -> str:
 
 
 def _needed(match: re.Match[str]) -> str:
-    """What nobody sees, where what stands around it is read with it."""
+    """Return the invisible characters if the text around them needs them, else ""."""
     run, start, end = match.group(), match.start(), match.end()
     before, after = match.string[max(0, start - 1) : start], match.string[end : end + 1]
     if before.isascii():
@@ -121,5 +121,5 @@ def _plainly(match: re.Match[str]) -> str:
 
 
 def on_one_line(text: str) -> str:
-    """A harmless text on one line, which is harmless too."""
+    """Make untrusted text safe, on one line."""
     return harmless(" ".join(harmless(text).split()))

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Atomic writing of files: a file exists completely or not at all."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def path_of_file(path: Any) -> Path:
 
 
 def file_of(database: str) -> Path:
-    """Where the file of a database is.
+    """Return the path of a database's file.
 
     Args:
         database: A path, or a "file:" URI such as `file:agent.db?mode=ro`.
@@ -48,9 +48,11 @@ def file_of(database: str) -> Path:
 
 
 def made_private(path: Path) -> None:
-    """Make an empty file that only its owner may read and write, whatever the umask; one that is there stays as it is.
+    """Create an empty file that only its owner may read and write, whatever the umask.
 
-    Where none can be made, it is left to whoever opens it to say why.
+    An existing file stays as it is.
+
+    If creation fails, the code that opens the file reports the reason.
     """
     with contextlib.suppress(OSError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE))
@@ -71,7 +73,7 @@ def check_free(path: Path, *, force: bool) -> None:
 
 @contextlib.contextmanager
 def _replacement(target: Path, *, make_folder: bool = False) -> Iterator[Path]:
-    """A private file in the folder of another, whose place it takes when the block ends well."""
+    """Create a private file next to another, and replace that if the block succeeds."""
     try:
         if make_folder:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -92,16 +94,16 @@ def _replacement(target: Path, *, make_folder: bool = False) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def whole_file(path: str | os.PathLike[str], *, make_folder: bool = False) -> Iterator[TextIO]:
-    """A text file to write, which takes its name only when the block ends well.
+    """Open a text file to write, which takes its name only if the block succeeds.
 
     A crash leaves the old file or the new one, never half of either.
 
     Args:
         path: Where the file goes. A file that is there is replaced.
-        make_folder: Whether a folder that is missing is made. Default False.
+        make_folder: Create a missing folder. Default: False.
 
     Raises:
-        InvalidInput: It cannot be written, or a SQLite database is there.
+        InvalidInput: The file cannot be written, or `path` is a SQLite database.
     """
     target = path_of_file(path)
     with _replacement(target, make_folder=make_folder) as made:
@@ -113,13 +115,13 @@ def whole_file(path: str | os.PathLike[str], *, make_folder: bool = False) -> It
 
 @contextlib.contextmanager
 def whole_copy(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A place for a SQLite file, which takes its name only when the block ends well.
+    """Reserve a path for a SQLite file that takes its name only if the block succeeds.
 
     Args:
         path: Where the file goes. A file that is there is replaced.
 
     Raises:
-        InvalidInput: It cannot be written, or a database is in use there.
+        InvalidInput: The file cannot be written, or `path` is a database in use.
     """
     target = path_of_file(path)
     with _replacement(target) as made:
@@ -141,14 +143,17 @@ def whole_copy(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def _unwritable(target: Path, error: OSError) -> InvalidInput:
-    """The error for a file that cannot be written. It names no file that was to be there for a moment only."""
+    """Return the error for an unwritable file. It never names a temporary file."""
     folder = target.parent
     why = error.strerror or error if folder.is_dir() else f"there is no folder {safe_repr(str(folder))}. Make it first"
     return InvalidInput(f"{safe_repr(str(target))} cannot be written: {why}.")
 
 
 def is_database(path: Path) -> bool:
-    """Whether a file is a SQLite database, or looks like an encrypted one: whole pages of bytes that are no text."""
+    """Return whether a file is a SQLite database, or looks like an encrypted one.
+
+    An encrypted database has whole pages of bytes that are no text.
+    """
     try:
         with path.open("rb") as file:
             begins = file.read(_LOOKED_AT)
@@ -158,5 +163,8 @@ def is_database(path: Path) -> bool:
 
 
 def looks_encrypted(path: Path, begins: bytes) -> bool:
-    """Whether a file that begins so looks like an encrypted database, of which every byte seems to be random."""
+    """Return whether a file that begins with `begins` looks like an encrypted database.
+
+    All bytes of an encrypted database look random.
+    """
     return not begins.startswith(_SQLITE_BEGINS) and not (begins.isascii() or path.stat().st_size % _PAGE)

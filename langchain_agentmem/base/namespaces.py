@@ -40,7 +40,7 @@ class RuntimeLike(Protocol):
 
     @property
     def stream_writer(self) -> Callable[[Any], None]:
-        """By what it is told from a config."""
+        """The attribute that distinguishes a runtime from a config."""
         ...
 
 
@@ -66,13 +66,13 @@ _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 def path_of(namespace: Any) -> str:
-    """The stored form of a namespace.
+    """Return the stored form of a namespace.
 
     Args:
         namespace: A tuple or list of labels; empty for the root.
 
     Raises:
-        InvalidInput: It is not a tuple of usable labels.
+        InvalidInput: The namespace is not a tuple of usable labels.
     """
     if isinstance(namespace, str):
         meant = safe_repr(tuple(filter(None, namespace.split("/"))) or (namespace,))
@@ -92,18 +92,18 @@ def path_of(namespace: Any) -> str:
 
 
 def namespace_of(path: str) -> Namespace:
-    """The namespace that a stored path stands for."""
+    """Return the namespace of a stored path."""
     return tuple(path.split(_END)[:-1])
 
 
 def namespace_named(path: str | None) -> Namespace:
-    """The namespace that is written as "a/b", a slash within a label as in URLs: "%2F".
+    """Parse a namespace written as "a/b". A slash within a label is written as "%2F".
 
     Args:
-        path: What was written; "/", and None where nothing was, for the root.
+        path: The written namespace; "/" or None for the root.
 
     Raises:
-        InvalidInput: A label is empty, as where a variable of a shell was not set: that names nothing, not everything.
+        InvalidInput: A label is empty, as for an unset shell variable. That must not mean the root.
     """
     if path is None or path == "/":
         return ()
@@ -116,12 +116,14 @@ def namespace_named(path: str | None) -> Namespace:
 
 
 def named(namespace: Namespace, *more: str) -> str:
-    """A namespace, and what is in it, as a person writes it: `namespace_named` reads it."""
+    """Write a namespace and optional further labels in the form of `namespace_named`."""
     return "/".join(label.replace("%", "%25").replace("/", "%2F") for label in (*namespace, *more)) or "/"
 
 
 def nested_conversation(thread: str, ns: str) -> str:
-    """Return the id of the conversation of a nested graph: that of its thread, U+001F, and the graph's namespace.
+    """Return the conversation id of a nested graph.
+
+    It consists of the thread's id, U+001F, and the graph's namespace.
 
     Args:
         thread: The thread's id.
@@ -131,7 +133,10 @@ def nested_conversation(thread: str, ns: str) -> str:
 
 
 def nested_range(thread: str) -> tuple[str, str]:
-    """Return the range of the ids of the conversations of a thread's nested graphs: its first, and what follows it."""
+    """Return the id range of the conversations of a thread's nested graphs.
+
+    It begins with the first id, and excludes the second.
+    """
     return thread + _END, thread + _AFTER_END
 
 
@@ -141,17 +146,20 @@ def is_nested(conversation: str) -> bool:
 
 
 def thread_around(conversation: str) -> str:
-    """Return the id of the thread to which a nested graph's conversation belongs; any other id is returned as it is."""
+    """Return the id of the thread that a nested graph's conversation belongs to.
+
+    Any other id is returned unchanged.
+    """
     return conversation.partition(_END)[0] or conversation
 
 
 def label_within(label: str) -> tuple[str, str]:
-    """By what it is told that a path has a label: the end of a label to put before the path, and what it has then."""
+    """Return a prefix for a path, and the text that shows the label in the prefixed path."""
     return _END, f"{_END}{label}{_END}"
 
 
 def range_of(namespace: Any) -> tuple[str, str]:
-    """The paths of a namespace and of all below it: from the first, up to but without the second."""
+    """Return the path range of a namespace and all below it; the second path is excluded."""
     path = path_of(namespace)
     return (path, path[:-1] + _AFTER_END) if path else ("", _LAST)
 
@@ -180,7 +188,9 @@ def id_of(value: Any, what: str, error: type[InvalidInput] = InvalidInput) -> st
 
 
 class ThreadId(str):
-    """The id of a thread as a saver gives it: LangGraph names subgraphs by the id alone, so it tells whose it is.
+    """The id of a thread from a checkpointer, with the namespace of the thread.
+
+    LangGraph names subgraphs by the id alone.
 
     Attributes:
         namespace: The namespace of the thread.
@@ -190,7 +200,7 @@ class ThreadId(str):
     namespace: Namespace
 
     def __new__(cls, value: str, namespace: Namespace = ()) -> Self:
-        """An id, with the namespace of its thread."""
+        """Create an id with the namespace of its thread."""
         made = super().__new__(cls, value)
         made.namespace = namespace
         return made
@@ -200,15 +210,15 @@ class ThreadId(str):
 
 
 class Scopes(NamedTuple):
-    """Who remembers for whom: how a call is led to the namespace whose threads share their memory.
+    """The rules that select the namespace of a call, whose threads share memory.
 
     Attributes:
-        template: Labels with keys of the config in braces, as `("users", "{user_id}")`; empty for one scope for all.
-            Default: none, and a config names its namespace itself.
-        bare_threads: Whether a config that lacks the keys means the only thread of its id. Default: no.
-        keeps: Whether a scope keeps what a thread taught it when the thread is deleted. Default: yes.
-        within: The namespace out of which nothing leads. Default: none.
-        home: Gives the namespace of the thread that a run loaded, whose config lacks the keys. Default: the root.
+        template: Labels with keys of the config in braces, such as `("users", "{user_id}")`; empty for one scope
+            for all. Default: none, and a config names its namespace itself.
+        bare_threads: Accept a config without the keys if only one thread has its id. Default: False.
+        keeps: Keep a deleted thread's contributions to its scope. Default: True.
+        within: The namespace that no call may leave. Default: none.
+        home: Returns the namespace of the thread that a run loaded, if the config lacks the keys. Default: the root.
     """
 
     template: Namespace | None = None
@@ -218,18 +228,21 @@ class Scopes(NamedTuple):
     home: Callable[[Mapping[str, Any]], Namespace] = lambda _: ()
 
     def shared(self, path: str) -> bool:
-        """Whether the threads of a namespace see each other: not in the root, unless the template says so."""
+        """Return whether the threads of a namespace share memory.
+
+        In the root, they do so only with an empty template.
+        """
         return bool(path) or self.template == ()
 
     def narrowed(self, namespace: Any, keys: Mapping[str, Any]) -> Scopes:
-        """The same within a namespace, out of which nothing leads.
+        """Return these scopes limited to a namespace, which no call may leave.
 
         Args:
-            namespace: The namespace; None where the keys lead to it.
-            keys: What the keys of the template stand for.
+            namespace: The namespace; None if `keys` select it.
+            keys: The values of the template's keys.
 
         Raises:
-            InvalidInput: It is not a tuple of usable labels, lies elsewhere than this may lead to, or neither or both
+            InvalidInput: The namespace is not a tuple of usable labels, or lies outside of `within`; or neither or both
                 are given.
         """
         if (namespace is None) == (not keys):
@@ -245,17 +258,17 @@ class Scopes(NamedTuple):
         return self._replace(within=self._inside(self.filled({key: id_of(keys[key], key) for key in keys})))
 
     def resolve(self, given: Any, config: Any = None, *, bare: bool = False) -> Namespace:
-        """The namespace that a call means: the given one, else that of its run.
+        """Return the namespace that a call uses: the given one, else that of its run.
 
         Args:
-            given: What the caller said; None or an empty tuple for nothing.
-            config: The run's config, where the caller has it. Default: that of the run this is called in.
-            bare: Whether nothing needs to be named outside of runs: then every namespace is meant, as the root. And one
-                whose label is a key in braces, which an earlier version could have made, is found and erased as well.
+            given: The caller's namespace; None or an empty tuple for none.
+            config: The run's config. Default: the config of the surrounding run.
+            bare: Require no namespace outside of runs: the root then stands for every namespace. A namespace with a key
+                in braces as a label, which an earlier version could create, is accepted as well.
 
         Raises:
-            InvalidInput: It is not a tuple of usable labels, lies out of what this may lead to, has a key that nothing
-                fills, the config lacks a key of the template, or names another namespace than the template.
+            InvalidInput: The namespace is not a tuple of usable labels, lies outside of `within`, or has an unfilled
+                key; or the config lacks a key of the template, or names another namespace than the template.
         """
         if given is not None and not (isinstance(given, tuple | list) and not given):
             return self._inside(given if bare else self.checked(given))
@@ -287,19 +300,21 @@ class Scopes(NamedTuple):
 
     @property
     def foreign(self) -> Scopes:
-        """How the config of a saver of others leads, which knows no template."""
+        """The scopes for configs of other packages' checkpointers, without a template."""
         return Scopes(within=self.within)
 
     def said(self, config: Any) -> Namespace | None:
-        """The namespace that a config says itself, by its name or by the keys of the template; None where it does not.
+        """Return the namespace that a config itself names, or None.
 
-        A run whose graph has a checkpointer of `within` says that one's.
+        A config names it directly or by the keys of the template.
+
+        A run whose graph has a checkpointer of `within` uses that checkpointer's namespace.
 
         Args:
-            config: The config; None says nothing.
+            config: The config; None names no namespace.
 
         Raises:
-            InvalidInput: It is none, says two things, or has a key that begins as ours do and is none.
+            InvalidInput: `config` is no config, names two namespaces, or has an unknown key with the package's prefix.
         """
         configurable = configurable_of(config)
         for key in configurable:
@@ -330,39 +345,39 @@ class Scopes(NamedTuple):
         return filled
 
     def _of_graph(self, configurable: Mapping[str, Any]) -> Namespace | None:
-        """Within which namespace the checkpointer of the running graph is, where it is one of this memory."""
+        """Return the namespace that the running graph's checkpointer of this memory is limited to."""
         scopes = getattr(getattr(configurable.get("__pregel_checkpointer"), "database", None), "scopes", None)
         return scopes.within if isinstance(scopes, Scopes) and scopes._replace(within=self.within) == self else None
 
     def check_one(self, paths: Collection[str], name: str, how: str) -> None:
-        """Check that it is told whose thread is meant, where threads belong to users.
+        """Check that a thread id is unambiguous, if threads belong to users.
 
         Args:
             paths: The paths of the namespaces that have one of this id.
             name: The id.
-            how: What to do instead.
+            how: The remedy, for the error.
 
         Raises:
-            InvalidInput: Several have one, and nobody says whose is meant.
+            InvalidInput: Several namespaces have a thread of this id, and none is specified.
         """
         if self.template and self.within is None and len(paths) > 1:
             homes = ", ".join(safe_repr(namespace_of(path)) for path in sorted(paths)[:3])
             raise InvalidInput(f"There is a thread {safe_repr(name)} in several namespaces ({homes}, …): {how}.")
 
     def leads_here(self) -> bool:
-        """Whether the run that this is called in may be one of this memory: not where it says another namespace."""
+        """Return whether the surrounding run, if any, may use this memory's namespace."""
         running = running_config()
         return running is not None and (self.within is None or self.said(running) in (None, self.within))
 
     def check_new(self, path: str, name: str) -> None:
-        """Check that a thread may begin: one whose config lacks the keys of the template may not.
+        """Check that a thread may begin: its config must have the keys of the template.
 
         Args:
-            path: The path of its namespace.
-            name: Its id.
+            path: The path of the thread's namespace.
+            name: The thread's id.
 
         Raises:
-            InvalidInput: It may not.
+            InvalidInput: The thread may not begin.
         """
         if self.template is None:
             self.checked(namespace_of(path))
@@ -377,12 +392,15 @@ class Scopes(NamedTuple):
         return [key for label in self.template or () for key in _KEY.findall(label)]
 
     def filled(self, values: Mapping[str, str]) -> Namespace:
-        """The template, filled with values of its keys."""
+        """Return the template, filled with values of its keys."""
         filled = tuple(_KEY.sub(lambda key: values[key[1]], label) for label in self.template or ())
         return namespace_of(path_of(filled))
 
     def checked(self, given: Any) -> Namespace:
-        """A namespace of whose labels none waits to be filled: taken as it is, it would be one for all users."""
+        """Return a namespace after checking that no label contains an unfilled key.
+
+        Such a label would be one namespace for all users.
+        """
         named = namespace_of(path_of(given))
         if named != self.template and any(map(_KEY.search, named)):
             fills = self._narrowing if self.keys else "AgentMemory(url, namespace=…), whose runs and within(…) fill it"
@@ -390,7 +408,7 @@ class Scopes(NamedTuple):
         return named
 
     def _inside(self, given: Any) -> Namespace:
-        """A namespace that was named."""
+        """Return a given namespace after checking that it lies inside `within`."""
         named, within = namespace_of(path_of(given)), self.within or ()
         if named == self.template and self.keys:
             raise InvalidInput(f"{safe_repr(named)} is the template itself: say whose memory with {self._narrowing}.")
@@ -400,11 +418,11 @@ class Scopes(NamedTuple):
 
     @property
     def _narrowing(self) -> str:
-        """How the template is filled by hand, for errors."""
+        """The call that fills the template manually, for error messages."""
         return f"memory.within({', '.join(f'{key}=…' for key in self.keys)})"
 
     def keys_of(self, path: str) -> dict[str, str]:
-        """The keys that lead to a stored namespace, for a config that names something in it.
+        """Return the template keys that lead to a stored namespace, for use in a config.
 
         Args:
             path: The path of the namespace.
@@ -423,7 +441,7 @@ class Scopes(NamedTuple):
 
 
 def scopes_given(template: Any, *, bare_threads: Any = False, on_thread_delete: Any = "keep") -> Scopes:
-    """Check how namespaces are told.
+    """Create scopes after checking the options for namespaces.
 
     Raises:
         InvalidInput: The template is no tuple of labels, or has braces that hold no name.
@@ -441,7 +459,7 @@ def scopes_given(template: Any, *, bare_threads: Any = False, on_thread_delete: 
 
 
 def _value(key: str, configurable: Mapping[str, Any]) -> str | None:
-    """What a key of a template stands for: in the config, in the runtime's context, or who the server says it is."""
+    """Return the value of a template key from the config, the context or the server's user."""
     context = getattr(configurable.get("__pregel_runtime"), "context", None)
     inside = context.get(key) if isinstance(context, Mapping) else getattr(context, key, None)
     known = configurable.get("langgraph_auth_user_id") if key == "user_id" else None
@@ -453,10 +471,10 @@ def _value(key: str, configurable: Mapping[str, Any]) -> str | None:
 
 
 def config_given(config: C) -> C:
-    """A config that a caller gave, or None.
+    """Return a caller's config, or None, after checking it.
 
     Raises:
-        InvalidInput: It is no config.
+        InvalidInput: The argument is no config.
     """
     given: Any = config
     for names in (configurable_of(config), given or ()):
@@ -466,13 +484,13 @@ def config_given(config: C) -> C:
 
 
 def configurable_of(config: Any) -> Mapping[str, Any]:
-    """What a config says of its run: its thread, its checkpoint, its namespace.
+    """Return the "configurable" part of a config: its thread, checkpoint and namespace.
 
     Args:
-        config: A config of LangChain's; None says nothing.
+        config: A LangChain config, or None.
 
     Raises:
-        InvalidInput: It is no config.
+        InvalidInput: The argument is no config.
     """
     found = config.get("configurable") if isinstance(config, Mapping) else config
     if found is None:
@@ -485,7 +503,7 @@ def configurable_of(config: Any) -> Mapping[str, Any]:
 
 
 def running_config() -> Mapping[str, Any] | None:
-    """The config of the run that this is called in, if any."""
+    """Return the config of the surrounding run, if any."""
     # Where LangChain was never loaded, nothing runs.
     runs = sys.modules.get("langchain_core.runnables.config")
     config: Mapping[str, Any] | None = runs.var_child_runnable_config.get() if runs else None

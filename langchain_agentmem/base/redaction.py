@@ -160,15 +160,17 @@ def redact(text: str) -> str:
 
 
 def redact_value(value: object) -> Any:
-    """Replace the secrets in a JSON-like value: in its texts and keys, and values that are named like a secret.
+    """Replace the secrets in a JSON-like value.
+
+    Secrets are replaced in texts and keys, and in values whose name is that of a secret.
 
     The name is the key, as in `{"password": 1234}`, or next to the value: `{"name": "DB_PASSWORD", "value": "x"}`.
 
     Args:
-        value: Dictionaries, lists, tuples, sets and texts in each other; anything else stays as it is.
+        value: Nested dictionaries, lists, tuples, sets and texts; other values stay as they are.
 
     Returns:
-        A new value; nothing of the given one is changed. Of two keys that would become one, the later is numbered.
+        A new value; the given one is unchanged. If two keys become equal, the later key is numbered.
 
     Raises:
         InvalidInput: It is nested more than 128 levels deep, or contains itself.

@@ -24,7 +24,10 @@ HIDDEN = "***"
 
 
 def _behind(word: str, before: str, sign: str = "<=") -> str:
-    """Return a pattern of a word behind one of others, or with `<!` behind none. The word begins it, which is quick."""
+    """Return a pattern of a word behind one of some others, or with `<!` behind none.
+
+    The pattern begins with the word, which makes it fast.
+    """
     behind = [f"(?{sign}{each}{gap}{word})" for each in before.split() for gap in ("", "[ _-]")]
     return f"{word}(?:{'|'.join(behind) if sign == '<=' else ''.join(behind)})"
 
@@ -67,22 +70,24 @@ _PARAMETER = re.compile(
 
 
 def safe_repr(value: object, most: int = MOST) -> str:
-    """A value as an error shows it: like `repr`, but brief, in bounded time, and without passwords.
+    """Format a value for an error: like `repr`, but short and without passwords.
+
+    The time is bounded.
 
     Args:
         value: Anything.
-        most: Characters, more or less. Default `MOST`.
+        most: Approximate number of characters. Default: `MOST`.
 
     Returns:
-        Printable text on one line, with an ellipsis where something was left out. Of an object of a class that is
-        not Python's own, only the class is told.
+        Printable text on one line, with an ellipsis for each omission. For an object of a class that is
+        not Python's own, the text names only the class.
     """
     text = _written(value, most, _DEEPEST)
     return text if len(text) <= most + len("'…'") else f"{text[:most]}…"
 
 
 def counted(number: float, things: str) -> str:
-    """A number of what is named as several: "1 thread", "1,203 entries", "2 branches"."""
+    """Format a number with a plural noun: "1 thread", "1,203 entries", "2 branches"."""
     if number != 1:
         return f"{number:,} {things}"
     for several, one in (("ies", "y"), ("ches", "ch"), ("s", "")):
@@ -92,7 +97,7 @@ def counted(number: float, things: str) -> str:
 
 
 def size_of(number: float) -> str:
-    """A number of bytes: "812 B", "1.5 MB"."""
+    """Format a number of bytes: "812 B", "1.5 MB"."""
     for unit in ("B", "kB", "MB", "GB"):
         if number < 1000:  # noqa: PLR2004 - what makes a kilo
             return f"{number:,.0f} {unit}" if unit == "B" else f"{number:,.1f} {unit}"
@@ -101,17 +106,19 @@ def size_of(number: float) -> str:
 
 
 def one_line(text: str, most: int) -> str:
-    """A text on one line, cut where it has more characters than that."""
+    """Join a text into one line, cut to at most `most` characters."""
     joined = " ".join(text.split())
     return joined if len(joined) <= most else joined[: most - 1] + "…"
 
 
 def printable(text: str, *, lines: bool = False) -> str:
-    """The text with characters that a terminal would obey, or that cannot be seen, as their numbers.
+    """Replace control and invisible characters by their numbers.
+
+    These are characters that a terminal would obey, or that cannot be seen.
 
     Args:
         text: Any text.
-        lines: Whether tabs and ends of lines stay as they are. Default: they become spaces.
+        lines: Keep tabs and line breaks. Default: False, they become spaces.
     """
     if text.isprintable():
         return text
@@ -127,14 +134,14 @@ def printable(text: str, *, lines: bool = False) -> str:
 
 
 def without_passwords(text: str) -> str:
-    """A text without the passwords in the addresses of databases that it holds.
+    """Mask the passwords of database addresses in a text.
 
     Args:
         text: A path, a URL, a connection string `host=… password=…`, or the message of a driver.
 
     Returns:
         The text with `***` in place of each password, in a URL also where its characters were not escaped, and in
-        place of parameters that are named like a secret. Of a text of more than 4,000 characters only the beginning.
+        place of parameters that are named like a secret. A text is cut to its first 4,000 characters.
     """
     text = text[:_READ]
     if "=" in text:
@@ -160,7 +167,10 @@ _NAMELESS = frozenset({str, bytes, bytearray, int, *_CONTAINERS})
 
 
 def _written(value: Any, most: int, depth: int) -> str:
-    """Write a value by its class, and not by the one that it says it is of, with so many levels of containers."""
+    """Format a value by its real class, with at most `depth` levels of containers.
+
+    The class that the value claims to have is ignored.
+    """
     kind = type(value)
     if kind in _PLAIN or (kind in (datetime, time) and type(value.tzinfo) in _ZONES):
         return repr(value)
@@ -189,7 +199,10 @@ def _written(value: Any, most: int, depth: int) -> str:
 
 
 def _name(kind: type) -> str:
-    """Return the name of a class, with its module if it is not Python's own. No method of a metaclass is called."""
+    """Return the name of a class, with its module if it is not Python's own.
+
+    No method of a metaclass is called.
+    """
     return type.__repr__(kind).removeprefix("<class '").removesuffix("'>")[-MOST:]
 
 
