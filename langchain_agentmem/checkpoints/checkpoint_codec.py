@@ -1,4 +1,4 @@
-"""Between LangGraph's checkpoints and the thread log.
+"""The conversion between LangGraph's checkpoints and the thread log.
 
 - What a config names, and errors that name it too: `address`, `readable`, `storable`.
 - Which classes are imported. LangGraph's serializer writes an object as the name of its class with plain data. By
@@ -48,22 +48,28 @@ logger = logging.getLogger(__name__)
 
 
 def serializer(*, strict: bool) -> JsonPlusSerializer:
-    """LangGraph's own serializer.
+    """Return LangGraph's own serializer.
 
     Args:
-        strict: Whether it imports only the classes that LangGraph holds to be safe. Default: LangGraph's, which is
-            strict where the environment variable LANGGRAPH_STRICT_MSGPACK says so.
+        strict: Import only the classes that LangGraph considers safe. If False: LangGraph's default, which is strict
+            if the environment variable LANGGRAPH_STRICT_MSGPACK says so.
     """
     return JsonPlusSerializer(allowed_msgpack_modules=None) if strict else JsonPlusSerializer()
 
 
 _UNCHANGED = frozenset({bool, bytes, float, int, str, type(None)})
 _LOOKED_AT, _OF_A_LIST = 64, 4
-"""Values within a channel, and of each list in it, whose types are checked: enough to meet most types at no cost."""
+"""The numbers of values within a channel, and of each list in it, whose types are checked.
+
+They are enough to find most types at little cost.
+"""
 
 
 def warn_of_changes(value: Any) -> None:
-    """Log, once for each type, that the serializer of LangGraph does not keep the type of a value or of one within."""
+    """Log once per type that LangGraph's serializer does not keep the type of a value.
+
+    The types of values within it are checked too.
+    """
     waiting, left = [value], _LOOKED_AT
     while waiting and left:
         each, left = waiting.pop(), left - 1
@@ -97,12 +103,12 @@ def _warn_of_type(kind: type) -> None:
 
 @contextmanager
 def readable(at: ThreadKey, name: str | None, *, decoding: bool = False) -> Iterator[None]:
-    """A block in which damage becomes an error that names the thread and the checkpoint.
+    """Raise `CheckpointUnreadable` with the thread and checkpoint if the block finds damage.
 
     Args:
         at: The thread.
         name: The checkpoint's id; None for the newest.
-        decoding: Whether the serializer is at work, all of whose errors are damage.
+        decoding: The block runs the serializer, all of whose errors mean damage. Default: False.
     """
     try:
         yield
@@ -121,11 +127,11 @@ def readable(at: ThreadKey, name: str | None, *, decoding: bool = False) -> Iter
 
 @contextmanager
 def storable(at: ThreadKey, what: str, name: str | None = None) -> Iterator[None]:
-    """A block in which what the serializer refuses becomes an error that names the thread and the place.
+    """Raise `InvalidInput` with the thread and place if the serializer refuses a value.
 
     Args:
         at: The thread.
-        what: What is being written.
+        what: The kind of the written object.
         name: Its name, if it has one.
     """
     try:
@@ -143,15 +149,15 @@ def storable(at: ThreadKey, what: str, name: str | None = None) -> Iterator[None
 def address(
     config: RunnableConfig, scopes: namespaces.Scopes, *, whole_thread: bool = False
 ) -> tuple[ThreadKey, Any, str | None]:
-    """The thread, line and checkpoint that a config names.
+    """Return the thread, line and checkpoint that a config names.
 
     Args:
         config: The config.
-        scopes: How it is led to its namespace.
-        whole_thread: Where no line is named, none is meant; else the thread's own.
+        scopes: The rules by which it leads to its namespace.
+        whole_thread: Return None for the line if none is named. Default: the thread's own line.
 
     Raises:
-        InvalidInput: It names no thread, or something that cannot be an id.
+        InvalidInput: The config names no thread, or has an invalid id.
     """
     configurable = namespaces.configurable_of(namespaces.config_given(config))
     at = thread_of(config, scopes)
@@ -167,7 +173,7 @@ def text_of(value: Any, what: str, *, empty: bool = False) -> str:
     """Check an id that LangGraph made.
 
     Raises:
-        InvalidInput: It is no text, or one that no database can keep.
+        InvalidInput: The id is no text, or one that no database can store.
     """
     if isinstance(value, UUID):
         value = str(value)
@@ -177,10 +183,10 @@ def text_of(value: Any, what: str, *, empty: bool = False) -> str:
 
 
 def check_checkpoint(checkpoint: Any, metadata: Any, new_versions: Any) -> None:
-    """Check what a checkpointer is to put.
+    """Check the arguments of a checkpointer's `put`.
 
     Raises:
-        InvalidInput: It is no checkpoint, or what goes with it is no dictionary.
+        InvalidInput: It is no checkpoint, or one of the others is no dictionary.
     """
     for what, given in (("checkpoint", checkpoint), ("metadata", metadata), ("new_versions", new_versions)):
         if not isinstance(given, Mapping):
@@ -192,11 +198,11 @@ def check_checkpoint(checkpoint: Any, metadata: Any, new_versions: Any) -> None:
 
 
 def said_in(part: StoredPart, serde: SerializerProtocol) -> CheckpointMessage | None:
-    """The message that a part is, if it is one.
+    """Return the message in a part; None if the part is no message.
 
     Args:
         part: The part.
-        serde: What wrote it, if it is of a class of a user's own.
+        serde: The serializer that wrote it, if it is of a user-defined class.
     """
     if part.form == shelves.MESSAGE:
         return part.name, part.body
@@ -207,10 +213,10 @@ def said_in(part: StoredPart, serde: SerializerProtocol) -> CheckpointMessage | 
 
 
 def listed(values: Any, what: str) -> list[Any]:
-    """Check that several of something are given.
+    """Check that a value is a list, and return it.
 
     Raises:
-        InvalidInput: It is no list, or a single text, each letter of which would be taken for one of them.
+        InvalidInput: The value is no list, or is a single text, which would be split into letters.
     """
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InvalidInput(f"Give a list of {what}s, not {safe_repr(values)}.")
@@ -218,10 +224,10 @@ def listed(values: Any, what: str) -> list[Any]:
 
 
 def pairs(writes: Any) -> list[tuple[Any, Any]]:
-    """Check what a task wrote.
+    """Check the writes of a task.
 
     Raises:
-        InvalidInput: It is no list of channels with values.
+        InvalidInput: The value is no list of pairs of channel and value.
     """
     given = listed(writes, "write")
     for each in given:
@@ -231,7 +237,7 @@ def pairs(writes: Any) -> list[tuple[Any, Any]]:
 
 
 def config_of(thread_id: Any, path: str, ns: str, name: str, scopes: namespaces.Scopes) -> RunnableConfig:
-    """The config that names a checkpoint, and the namespace of its thread, with the keys that lead there."""
+    """Return the config of a checkpoint, with its thread's namespace and the keys of that."""
     configurable = {**scopes.keys_of(path), "thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": name}
     if path:
         configurable[namespaces.CONFIG_KEY] = namespace = namespaces.namespace_of(path)
@@ -246,14 +252,16 @@ Rows: TypeAlias = list[dict[str, object]]
 
 
 class CheckpointCodec:
-    """What a saver knows of the messages it has read and stored. Shallow copies of a saver share it.
+    """The codec of a saver's checkpoints, with the messages and threads that it knows.
+
+    Shallow copies of a saver share it.
 
     Attributes:
-        known: The messages that were read or stored lately.
-        threads: The threads as they were last seen, with their own lines if these were seen.
+        known: The messages that were read or stored recently.
+        threads: The threads as last seen, with their own lines if these were seen.
 
     Args:
-        scopes: How configs are led to their namespace.
+        scopes: The rules by which configs lead to their namespace.
     """
 
     _remembering = PerProcess(threading.Lock)
@@ -266,16 +274,16 @@ class CheckpointCodec:
     def plan(
         self, serde: SerializerProtocol, at: ThreadKey, rows: Rows, values: Sequence[tuple[str, Any]], *, listing: bool
     ) -> checkpoint_log.WritePlan:
-        """Take values apart now, outside the transaction, for the shelf as it was when the thread was last seen.
+        """Take values apart before the transaction, for the shelf of the thread as last seen.
 
-        What is changed afterwards is then not stored, unless the shelf has lost what this relies on.
+        Later changes of the values are not stored, unless the shelf has lost parts that the plan relies on.
 
         Args:
             serde: The serializer.
             at: The thread.
-            rows: What is stored beside each value.
+            rows: The other columns of the row of each value.
             values: Channels and values.
-            listing: Whether the values are those of channels, whose lists grow.
+            listing: The values are those of channels, whose lists grow.
 
         Raises:
             InvalidInput: The serializer refuses a value.
@@ -298,13 +306,13 @@ class CheckpointCodec:
     def stored(
         self, at: ThreadKey, ns: str, thread: Thread, plan: checkpoint_log.WritePlan, writer: ShelfWriter | None
     ) -> None:
-        """Remember where messages lie, after the commit of what was planned."""
+        """Remember the places of messages after the commit of a plan."""
         if writer is not None:
             plan.draft.stamp(thread.place, writer.numbers, writer.moves)
         self._remember(at, ns, thread)
 
     def forget(self, deleted: Iterable[DeletedThread] | None = None) -> None:
-        """Keep nothing in memory of threads that are gone. Default: of none at all."""
+        """Remove deleted threads from memory. Default: all threads."""
         with self._remembering:
             if deleted is None:
                 self.threads.clear()
@@ -332,7 +340,7 @@ class CheckpointCodec:
         parent: str | None,
         values: Mapping[str, Any],
     ) -> checkpoint_log.Checkpoint:
-        """A checkpoint without its values, ready to be stored.
+        """Return a checkpoint without its values, ready to be stored.
 
         Args:
             serde: The serializer.
@@ -362,17 +370,17 @@ class CheckpointCodec:
     def tuple(
         self, serde: SerializerProtocol, saved: StoredCheckpoint, thread_id: Any, at: ThreadKey, ns: str
     ) -> CheckpointTuple:
-        """Make what LangGraph is given of what was found.
+        """Return LangGraph's tuple of a stored checkpoint.
 
         Args:
             serde: The serializer.
-            saved: What was found.
-            thread_id: The thread's id, as it was asked for.
+            saved: The stored checkpoint.
+            thread_id: The thread's id, as the caller gave it.
             at: The thread.
             ns: Its line.
 
         Raises:
-            CheckpointUnreadable: It is damaged, or was written with another serializer.
+            CheckpointUnreadable: The checkpoint is damaged, or was written with another serializer.
         """
         self._remember(at, ns, saved.thread)
         reading = ValueReading(serde, self.known, saved.thread.place, saved.parts)
@@ -393,7 +401,7 @@ class CheckpointCodec:
 
 
 _MSGPACK = b"\xc1"
-"""What stands for the usual type of what a serializer wrote. No MessagePack begins so."""
+"""The mark of the usual type of serialized data. No MessagePack data begins with it."""
 
 
 def value_of(serde: SerializerProtocol, blob: bytes, beside: str = "") -> Any:
@@ -401,11 +409,11 @@ def value_of(serde: SerializerProtocol, blob: bytes, beside: str = "") -> Any:
 
     Args:
         serde: The serializer.
-        blob: What is stored.
-        beside: The text that its checksum guards too.
+        blob: The stored bytes.
+        beside: The text that the checksum covers too.
 
     Raises:
-        Exception: Whatever the serializer raises about bytes that it cannot read.
+        Exception: Any error of the serializer about bytes that it cannot read.
     """
     data = shelves.opened(blob, beside)
     if data.startswith(_MSGPACK):
@@ -419,6 +427,6 @@ def _serialized(serde: SerializerProtocol, value: Any, beside: str = "") -> byte
 
 
 def in_order(writes: Sequence[checkpoint_log.WrittenCheckpoint], reading: ValueReading) -> list[PendingWrite]:
-    """Writes in the order in which LangGraph applies them."""
+    """Return writes in the order in which LangGraph applies them."""
     ordered = sorted(writes, key=lambda each: writes_sort_key(each.path, each.task, each.place))
     return [(each.task, each.channel, reading.value(each.recipe)) for each in ordered]

@@ -1,4 +1,4 @@
-"""The listings of the checkpointer, and what tells two checkpoints apart.
+"""The listings of the checkpointer, and the comparison of two checkpoints.
 
 `list` returns checkpoints with their values, newest first, a page at a time. `history` returns them without values.
 `changes` returns the values in which two checkpoints differ. A list of messages is stored as ranges of parts, so that
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver
 
 FIRST_KEYS, MOST_KEYS = 500, 8_000
-"""Checkpoints whose places are asked for at once. A listing of many threads sorts them all each time, so these grow."""
+"""Numbers of checkpoint keys per query. A listing of many threads sorts them all each time, so the pages grow."""
 LARGEST_PAGE = 16
 SUBGRAPHS = 50
 """Subgraphs of a thread that its history names."""
@@ -57,16 +57,16 @@ def list_pages(
 
     Args:
         saver: The saver.
-        config: Which thread, and maybe which of its lines or checkpoints; None for all threads.
+        config: The config of the thread, and optionally of one of its lines or checkpoints; None for all threads.
         wanted: Values that the metadata must have, by key, which may be the way to a nested one, with dots. None
             for any.
         before: Only those before this one.
-        limit: Most; None for all.
+        limit: The maximum number; None for all.
 
     Raises:
         InvalidInput: The config names no thread, `before` no checkpoint, the filter is no dictionary, or the limit is
             no number.
-        CheckpointUnreadable: One is damaged, or was written with another serializer.
+        CheckpointUnreadable: A checkpoint is damaged, or was written with another serializer.
     """
     scopes = saver.database.scopes
     at, ns, name = (None, None, None) if config is None else address(config, scopes, whole_thread=True)
@@ -107,7 +107,7 @@ def _pages(
 def _keys(
     saver: AgentMemorySaver, keys: KeyFilter, wanted: Mapping[str, Any], limit: int | None
 ) -> Iterator[CheckpointKey]:
-    """The places of all that fits, read many at a time."""
+    """Yield the keys of matching checkpoints, read in large pages."""
     left, many = limit, FIRST_KEYS
     after: CheckpointKey | None = None
     while left is None or left > 0:
@@ -137,11 +137,11 @@ class CheckpointSummary:
 
     Attributes:
         checkpoint_id: Its id.
-        parent_id: That of the checkpoint before it; None for the first.
-        step: LangGraph's number of the step, -1 for the first input; None if nothing says so.
-        source: What made it: "input", "loop", "update" or "fork"; None if nothing says so.
-        created_at: When it was stored, in UTC.
-        followers: How many checkpoints have it as parent: none where a line ends, several where it forks.
+        parent_id: The id of its parent; None for the first.
+        step: LangGraph's number of the step, -1 for the first input; None if unknown.
+        source: Its origin: "input", "loop", "update" or "fork"; None if unknown.
+        created_at: The time when it was stored, in UTC.
+        followers: Number of its children: 0 at the end of a line, several at a fork.
     """
 
     checkpoint_id: str
@@ -157,9 +157,9 @@ class CheckpointHistory:
     """The checkpoints of a thread.
 
     Attributes:
-        checkpoints: The newest first; those of forks among them, as their times are.
-        total: How many there are without a limit.
-        newer: How many of them are newer than the first of `checkpoints`.
+        checkpoints: The newest first, those of forks included, ordered by time.
+        total: Number of checkpoints without a limit.
+        newer: Number of checkpoints newer than the first of `checkpoints`.
         subgraphs: The "checkpoint_ns" of the newest 50 of the thread's subgraphs that have checkpoints of their own.
     """
 
@@ -172,18 +172,18 @@ class CheckpointHistory:
 def history(
     saver: AgentMemorySaver, config: RunnableConfig, limit: int | None, offset: int, around: str | None, *, ends: bool
 ) -> CheckpointHistory:
-    """The checkpoints of a line without their values; the other arguments are those of `AgentMemorySaver.history`.
+    """Return a line's checkpoints without values, see `AgentMemorySaver.history`.
 
     Args:
         saver: The saver.
-        config: Which thread, and maybe which of its lines.
-        limit: Most; None for all.
-        offset: How many of the newest are left out.
-        around: A checkpoint that is to stand in the middle.
-        ends: Whether only those are meant that no other follows.
+        config: The config of the thread, and optionally of one of its lines.
+        limit: The maximum number; None for all.
+        offset: The number of newest checkpoints to skip.
+        around: The id of the checkpoint in the middle; None for none.
+        ends: Return only checkpoints without children.
 
     Raises:
-        InvalidInput: The config names no thread, its thread is in several namespaces, or a number is none.
+        InvalidInput: The config names no thread, its thread is in several namespaces, or a number is not valid.
         CheckpointUnreadable: A checkpoint is damaged, or was written with another serializer.
     """
     for name, number in (("limit", ALL if limit is None else limit), ("offset", offset)):
@@ -230,12 +230,12 @@ def _summary(row: Row, at: ThreadKey, serde: SerializerProtocol) -> CheckpointSu
 
 
 class CheckpointChanges(NamedTuple):
-    """What tells two checkpoints apart: of the values of each only those that the other has not.
+    """Two checkpoints, each with only the values that the other lacks.
 
-    Of a list of messages these are the messages that the other has not, or has otherwise.
+    For a list of messages, these are the messages that the other lacks or has with other content.
 
     Attributes:
-        before: The earlier one; None where there is none.
+        before: The earlier one; None if there is none.
         after: The later one.
     """
 
@@ -244,7 +244,7 @@ class CheckpointChanges(NamedTuple):
 
 
 def changes(saver: AgentMemorySaver, config: RunnableConfig, since: str | None) -> CheckpointChanges | None:
-    """Compare a checkpoint with another; the arguments are those of `AgentMemorySaver.changes`.
+    """Compare two checkpoints, see `AgentMemorySaver.changes`.
 
     Args:
         saver: The saver.
@@ -283,7 +283,7 @@ def changes(saver: AgentMemorySaver, config: RunnableConfig, since: str | None) 
 
 
 def _message_lists(saved: StoredCheckpoint) -> dict[str, list[Range]]:
-    """Return the ranges of the channels that are lists of messages, which the first part shows."""
+    """Return the ranges of the channels whose first part shows that they list messages."""
     lists = {name: list(shelves.read_ranges(recipe[1:])) for name, recipe in saved.values.items() if recipe[0] == LIST}
     return {
         name: ranges

@@ -104,13 +104,13 @@ Later: TypeAlias = list[Callable[[], None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportReport:
-    """How far an import is.
+    """The progress of an import.
 
     Attributes:
-        checkpoints: How many checkpoints were copied.
-        known: How many were there already.
-        threads: How many threads they belong to.
-        left_out: The threads that went on here and at the source, of which nothing was copied, each with why.
+        checkpoints: Number of copied checkpoints.
+        known: Number of checkpoints that existed already.
+        threads: Number of threads that they belong to.
+        left_out: The skipped threads, which advanced both here and at the source, each with the reason.
     """
 
     checkpoints: int = 0
@@ -122,11 +122,11 @@ class ImportReport:
 class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
     """A LangGraph checkpointer.
 
-    Threads are told apart by their id and the namespace of the run, `config["configurable"]["agentmem_namespace"]`. A
+    Threads are identified by their id and the namespace of the run, `config["configurable"]["agentmem_namespace"]`. A
     call that names no namespace means the root's thread of that id, else the only one there is.
 
     Attributes:
-        database: Where it is kept.
+        database: The database that stores the checkpoints.
 
     Args:
         memory: An `AgentMemory`, or a path, ":memory:" or "postgresql://…". A file is shared with everything else in
@@ -195,10 +195,10 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
             strict: See the class.
             retention: See the class.
             record: See the class. Default: nothing is recorded.
-            **options: How the database is opened, as with `AgentMemory`: schema, pool_size, timeout, key and so on.
+            **options: Options of the database, as with `AgentMemory`: schema, pool_size, timeout, key and so on.
 
         Returns:
-            The saver, to be used with `with` or `async with`, or closed by hand.
+            The saver. Use it with `with` or `async with`, or close it manually.
         """
         unopened = LazyDatabase(conn_string, DatabaseOptions.of(options))
         saver = cls(unopened, serde=serde, strict=strict, retention=retention, record=record)
@@ -221,7 +221,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
 
         Raises:
             InvalidInput: The config names no thread, or its thread is in several namespaces.
-            CheckpointUnreadable: It is damaged, or was written with another serializer.
+            CheckpointUnreadable: The checkpoint is damaged, or was written with another serializer.
         """
         return self._get(config, beginning_loop(config))
 
@@ -252,16 +252,16 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         """Read checkpoints, newest first, a page at a time: nothing is locked in between.
 
         Args:
-            config: Which thread, and maybe which of its lines or checkpoints. Default: all threads.
+            config: The config of the thread, and optionally of one of its lines or checkpoints. Default: all threads.
             filter: Only those whose metadata has just these values. A key with dots is one of the metadata's own, else
                 the way to a nested one.
             before: Only those before this one.
-            limit: Most. Default: all.
+            limit: The maximum number. Default: all.
 
         Raises:
             InvalidInput: The config names no thread, `before` no checkpoint, the filter is no dictionary, or the limit
                 is no number.
-            CheckpointUnreadable: One is damaged, or was written with another serializer.
+            CheckpointUnreadable: A checkpoint is damaged, or was written with another serializer.
         """
         for page in checkpoint_listing.list_pages(self, config, filter, before, limit):
             yield from page
@@ -289,21 +289,23 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         around: str | None = None,
         ends: bool = False,
     ) -> CheckpointHistory:
-        """The checkpoints of a thread without their values, which costs little however long its messages are.
+        """Return the checkpoints of a thread without their values.
+
+        The cost is low even if its messages are long.
 
         Args:
-            config: Which thread, and maybe which of its lines.
-            limit: The newest of them, at most so many. Default: all.
-            offset: How many of the newest to leave out. Default: 0.
-            around: The id of a checkpoint: half of the limit are newer ones, where there are so many. Default: none.
-            ends: Whether only those are meant that no other follows: where forks end. Default: not.
+            config: The config of the thread, and optionally of one of its lines.
+            limit: The maximum number, the newest first. Default: all.
+            offset: The number of newest checkpoints to skip. Default: 0.
+            around: The id of the middle checkpoint: half of the limit are newer, if that many exist. Default: none.
+            ends: Return only checkpoints without children, at which forks end. Default: False.
 
         Returns:
-            The newest first, each with its parent, and how many there are in all.
+            The checkpoints, newest first, each with its parent, and their total number.
 
         Raises:
-            InvalidInput: The config names no thread, its thread is in several namespaces, or a number is none.
-            CheckpointUnreadable: One is damaged, or was written with another serializer.
+            InvalidInput: The config names no thread, its thread is in several namespaces, or a number is not valid.
+            CheckpointUnreadable: A checkpoint is damaged, or was written with another serializer.
         """
         return checkpoint_listing.history(self, config, limit, offset, around, ends=ends)
 
@@ -313,16 +315,16 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         """Read the values in which a checkpoint differs from another one of its thread.
 
         Args:
-            config: The checkpoint: the one that it names, else the newest.
-            since: The id of the other one. Default: the one before it.
+            config: The config of the checkpoint. Default: the newest one.
+            since: The id of the other one. Default: its parent.
 
         Returns:
-            Both, with those values alone; None where one of them is not there. Of the first checkpoint these are all
-            that it has; where the one before was removed, none.
+            Both, with only those values; None if one of them does not exist. For the first checkpoint these are all its
+            values; if its parent was removed, none.
 
         Raises:
-            InvalidInput: The config names no thread, its thread is in several namespaces, or an id can be none.
-            CheckpointUnreadable: One is damaged, or was written with another serializer.
+            InvalidInput: The config names no thread, its thread is in several namespaces, or an id is not valid.
+            CheckpointUnreadable: A checkpoint is damaged, or was written with another serializer.
         """
         return checkpoint_listing.changes(self, config, since)
 
@@ -331,7 +333,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """What led to the values of DeltaChannels: their nearest snapshots, and all that was written since.
+        """Return the nearest snapshots of DeltaChannels, and all writes since them.
 
         Args:
             config: The checkpoint.
@@ -370,7 +372,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         Args:
             config: The thread, and the parent checkpoint.
             checkpoint: The checkpoint.
-            metadata: What LangGraph says about it; the config's own metadata is added.
+            metadata: LangGraph's metadata of it; the config's own metadata is added.
             new_versions: The channels that have changed since the parent.
 
         Returns:
@@ -415,19 +417,19 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         await concurrency.in_worker(self._putting_writes(config, writes, task_id, task_path), writes=True)
 
     def adopt(self, found: CheckpointTuple, *, dry_run: bool = False) -> bool:
-        """Store a checkpoint of another saver as it is, with what was written towards the next one.
+        """Store a checkpoint of another saver unchanged, with its pending writes.
 
-        Of a thread the oldest is adopted first. What was said in it was said at the time that it tells.
+        Adopt the oldest checkpoint of a thread first. Its messages get the time of the checkpoint.
 
         Args:
-            found: The checkpoint, as the other saver gives it.
-            dry_run: Whether to tell only whether it is here. Default: it is stored.
+            found: The checkpoint, as the other saver returns it.
+            dry_run: Only report whether it exists here. Default: False.
 
         Returns:
-            False if it is here already, and nothing was stored.
+            False if it exists here already; then nothing was stored.
 
         Raises:
-            InvalidInput: It cannot be stored. Nothing was.
+            InvalidInput: The checkpoint cannot be stored. Nothing was stored.
         """
         if not isinstance(found, CheckpointTuple):
             raise InvalidInput(f"What is adopted is a CheckpointTuple of another checkpointer, not {safe_repr(found)}.")
@@ -446,7 +448,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
             return False
         checkpoint = checkpoint_log.with_texts(dict(found.checkpoint), self._digest)
         metadata, now = dict(found.metadata), self.database.now()
-        with suppress(InvalidInput, TypeError):  # it does not tell when it was made
+        with suppress(InvalidInput, TypeError):  # it has no creation time
             now = min(now, micros(time_written(checkpoint["ts"])))
         parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
         stored, plan = self._taken_apart(at, checkpoint, metadata, parent, checkpoint["channel_versions"])
@@ -479,20 +481,20 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         thread_ids: Sequence[str] | None = None,
         progress: Callable[[ImportReport], None] | None = None,
     ) -> ImportReport:
-        """Copy every thread of another saver: its whole history, and what was written towards next checkpoints.
+        """Copy every thread of another saver: its whole history with all pending writes.
 
-        What is here already is left alone, so an import that was interrupted is run again and goes on. Where this saver
-        records messages, they are found as if they had been said here, at the times that the checkpoints tell. A thread
-        that went on both here and there is left out: import it into another namespace, or erase it here before. A saver
-        that can only be awaited is imported by `aimport_checkpoints`.
+        Existing checkpoints are not changed, so run an interrupted import again to continue it. If this saver records
+        messages, the imported ones can be searched, with the times of their checkpoints. A thread that advanced both
+        here and there is skipped: import it into another namespace, or erase it here first. Use `aimport_checkpoints`
+        for an async-only saver.
 
         Args:
             from_saver: Any other saver.
             thread_ids: Only these threads. Default: all.
-            progress: Is told how far it is, after every checkpoint.
+            progress: Called with an `ImportReport` after every checkpoint.
 
         Raises:
-            InvalidInput: A checkpoint cannot be stored. The others before it were.
+            InvalidInput: A checkpoint cannot be stored. Those before it were stored.
         """
         if not all(callable(getattr(from_saver, name, None)) for name in ("list", "alist", "get_tuple", "aget_tuple")):
             raise InvalidInput(f"Threads are imported from another checkpointer, not from {safe_repr(from_saver)}.")
@@ -526,7 +528,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
     # -- whole threads -----------------------------------------------------------------------------------------
 
     def delete_thread(self, thread_id: str) -> None:
-        """Delete a thread, in every namespace; inside a run with a namespace, or within one, only there.
+        """Delete a thread in every namespace, or only in that of the run or memory.
 
         Raises:
             InvalidInput: The memory has a template of namespaces, and several have a thread of this id.
@@ -534,7 +536,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         name, (low, high) = id_of(thread_id, "thread"), range_of(self._namespace())
         now, scopes = self.database.now(), self.database.scopes
         deleted = self._change(lambda tx: memories.delete(tx, low, high, name, now=now, scopes=scopes))
-        # Neither what was read of the threads nor where they stood counts for a run.
+        # Discard what was read of the threads and their positions in runs.
         self._coding.forget(deleted)
         runs_of(self.database).forget([each.at for each in deleted])
 
@@ -544,7 +546,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         """Delete the checkpoints that some runs made, with what was written towards the next ones.
 
         Args:
-            run_ids: The ids, as the checkpoints' metadata tell them ("run_id").
+            run_ids: The ids, as in the checkpoints' metadata ("run_id").
 
         Raises:
             InvalidInput: They are no list of ids.
@@ -573,7 +575,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
     acopy_thread = concurrency.awaited(copy_thread, writes=True)  # type: ignore[arg-type]  # self of the base class
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Remove old checkpoints, and give their space back. Other writers get in between the batches.
+        """Remove old checkpoints and free their space, in batches between which others write.
 
         Args:
             thread_ids: The threads.
@@ -581,7 +583,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
                 their checkpoints need their ancestors. "delete" keeps nothing.
 
         Raises:
-            InvalidInput: There is no such strategy, or the threads are no ids.
+            InvalidInput: The strategy is unknown, or a thread id is not valid.
         """
         check_value(Literal["keep_latest", "delete"], strategy, "strategy")
         names = [id_of(thread_id, "thread") for thread_id in codec.listed(thread_ids, "thread")]
@@ -604,12 +606,12 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
     aprune = concurrency.awaited(prune, writes=True)  # type: ignore[arg-type]  # self of the base class
 
     def get_next_version(self, current: str | float | None, channel: None) -> str:
-        """A version that follows another, as any saver made it, and that no fork will ever give again."""
+        """Return a version that follows any saver's version and is unique in all forks."""
         del channel
         return next_version(current)
 
     def _namespace(self) -> Namespace:
-        """That of the run, where it names one; else the root, which means all."""
+        """Return the namespace of the run; by default the root, which means all."""
         return self.database.scopes.resolve(None, bare=True)
 
     # -- plumbing ----------------------------------------------------------------------------------------------
@@ -621,7 +623,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> Callable[[], RunnableConfig]:
-        """Write out a checkpoint now, as it is; what is given back stores it.
+        """Serialize a checkpoint now, as it is, and return the function that stores it.
 
         LangGraph goes on while a checkpoint is being stored, and the next node may change what is in it.
         """
@@ -681,7 +683,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         writes = []
         counts: Counter[str] = Counter()
         for order, (task, channel, value) in enumerate(found.pending_writes or ()):
-            # Other savers do not tell the paths of tasks, so the order in which they give the writes takes their place.
+            # Other savers do not return the paths of tasks, so the order of the returned writes replaces them.
             row: dict[str, object] = {"task": codec.text_of(task, "task"), "path": f"{order:08}"}
             row |= {"place": WRITES_IDX_MAP.get(channel, counts[task]), "channel": codec.text_of(channel, "channel")}
             counts[task] += 1
@@ -695,7 +697,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
     def _putting_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
     ) -> Callable[[], None]:
-        """The same for what a task wrote."""
+        """Check the writes of a task, and return the function that stores them."""
         at, ns, name = codec.address(config, self.database.scopes)
         if name is None:
             raise InvalidInput('put_writes needs config["configurable"]["checkpoint_id"].')
@@ -747,7 +749,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
             return self.database.read(name, make, lambda: told, lambda found: {"found": found is not None})
 
     def _tuple(self, config: RunnableConfig, saved: StoredCheckpoint, at: ThreadKey, ns: str) -> CheckpointTuple:
-        """The checkpoint that was found."""
+        """Return LangGraph's tuple of a stored checkpoint."""
         return self._coding.tuple(self.serde, saved, config["configurable"]["thread_id"], at, ns)
 
     def _write(self, make: Operation[checkpoint_log.Stored], at: ThreadKey, ns: str) -> Thread:
@@ -775,14 +777,16 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
 
 
 def refusal(database: Database, configs: Sequence[RunnableConfig]) -> str | None:
-    """Return why nothing of a thread is copied: it went on in both places, and has one newest state.
+    """Return why a thread cannot be copied: it has advanced here and at the source.
+
+    A thread has only one newest state.
 
     Args:
         database: The database that the thread is copied to.
         configs: The configs of its checkpoints at the source, the newest first.
 
     Returns:
-        None where the source only went on from what is here, or has nothing new.
+        None if the source only advanced from the state here, or has nothing new.
     """
     at, _, _ = codec.address(configs[0], database.scopes.foreign)
     own = [_checkpoint_of(config) for config in configs if not config["configurable"].get("checkpoint_ns")]
@@ -808,7 +812,7 @@ def _checkpoint_of(config: RunnableConfig) -> str:
 
 
 def _configs(saver: Any, config: RunnableConfig | None) -> list[RunnableConfig]:
-    """The configs of the checkpoints of a thread, or of all, as the saver lists them: the newest first."""
+    """Return the configs of the checkpoints of a thread, or of all, the newest first."""
 
     async def alist() -> list[RunnableConfig]:
         return [found.config async for found in saver.alist(config)]
@@ -817,7 +821,7 @@ def _configs(saver: Any, config: RunnableConfig | None) -> list[RunnableConfig]:
 
 
 def _read_other(read: Callable[[], T], aread: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Read something of another saver; of one that can only be awaited, on the event loop of an async call."""
+    """Read from another saver; if it is async-only, on the event loop of an async call."""
     concurrency.check_cancelled()
     try:
         return read()

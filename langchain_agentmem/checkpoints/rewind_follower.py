@@ -1,10 +1,10 @@
 """The memory of a thread follows its checkpoints.
 
-LangGraph tells nobody when it takes the result of a function instead of running that. LangGraph's own loop knows. It is
-the caller of what reads and puts, so it is looked for among the callers. Where no loop is found, the config is
-believed, and no subgraph begins: somebody only looks.
+LangGraph does not report when it reuses the result of a function instead of running it. LangGraph's own loop knows. It
+calls the saver, so it is searched for among the callers. If no loop is found, the config is used, and no subgraph
+begins: the call only reads.
 
-LangGraph retries a node without telling its saver. LangChain's callbacks do tell.
+LangGraph retries a node without informing its saver. LangChain's callbacks report the retry.
 
 An attempt that remembered something, failed, and whose successor remembers nothing would otherwise be kept. The hook is
 LangChain's public one, and costs some 20 µs for each node of a graph. An attempt is what a graph itself runs: the chain
@@ -95,18 +95,18 @@ class _AttemptWatcher(BaseCallbackHandler):
                 runs.failed(run, ns, run_id, stopped=isinstance(error, GraphBubbleUp))
 
     def _is_called(self, parent: UUID | None, ns: str) -> bool:
-        """Whether a chain is that of a function, which another chain has called."""
+        """Return True if a chain belongs to a function that another chain has called."""
         around = None if parent is None else self._chains.get(parent)
         return around is not None and ns.startswith(f"{around[1]}|")
 
     def _around(self, run_id: UUID | None) -> Iterator[UUID]:
-        """The runs of LangChain around an attempt, the nearest first."""
+        """Yield the LangChain runs around an attempt, the nearest first."""
         while run_id is not None:
             yield run_id
             run_id, _ = self._chains.get(run_id, (None, ""))
 
     def _ended(self, run_id: UUID) -> list[tuple[RunRegistry, GraphRun, str]]:
-        """The runs in which an attempt was made that has ended, and where."""
+        """Remove an attempt that has ended, and return its runs with their namespaces."""
         self._chains.pop(run_id, None)
         ns, found = self._attempts.pop(run_id, ("", []))
         return [(runs, run, ns) for runs, run in found]
@@ -117,16 +117,16 @@ register_configure_hook(ContextVar("agentmem_watch", default=_WATCH), inheritabl
 
 
 def watch(runs: RunRegistry) -> None:
-    """Tell the runs of a database, from now on, which attempts begin and fail."""
+    """Report the attempts that begin and fail to the runs of a database, from now on."""
     _WATCH.told.add(runs)
 
 
 SWEEP_EVERY = 32
-"""Steps of a thread after which what its removed checkpoints showed is looked for."""
+"""Number of steps of a thread between sweeps of memory that only removed checkpoints showed."""
 
 
 class RewindFollower:
-    """Tells the runs of a database what a saver is asked for.
+    """An observer that reports the calls of a saver to the runs of a database.
 
     Args:
         database: The database.
@@ -147,16 +147,16 @@ class RewindFollower:
         replayed: bool = False,
         thread: Thread | None = None,
     ) -> None:
-        """A checkpoint was read, perhaps by a loop that begins with it.
+        """Record that a checkpoint was read, perhaps by a loop that begins with it.
 
         Args:
             config: The config of the call.
             found: The checkpoint.
             pregel: LangGraph's loop, if one is calling.
-            addressed: Whether a certain checkpoint was asked for.
-            replayed: Whether a subgraph begins anew with it, as its thread goes on from an earlier one.
-            thread: The thread that was read. A run that begins goes with it; one that it makes itself is not noted,
-                since another transaction of the run may not see it yet on PostgreSQL.
+            addressed: True if a certain checkpoint was requested.
+            replayed: True if a subgraph begins again with it, as its thread continues from an earlier one.
+            thread: The thread that was read, to which a beginning run belongs. A thread created by the run itself is
+                not noted, since another transaction of the run may not see it yet on PostgreSQL.
         """
         scopes = self._database.scopes
         at, ns, _ = address(config, scopes)
@@ -180,7 +180,7 @@ class RewindFollower:
         pages: Iterator[Sequence[CheckpointTuple]],
         pregel: Any,
     ) -> Iterator[Sequence[CheckpointTuple]]:
-        """What a listing gives, which may be a replayed subgraph's way to find the checkpoint that it begins with."""
+        """Yield the pages of a listing, and record the read if a replayed subgraph begins with it."""
         if config and before and limit == 1 and config["configurable"].get("__pregel_runtime"):
             page = next(pages, [])
             self.loaded(config, page[0] if page else None, pregel, addressed=True, replayed=True)
@@ -188,10 +188,10 @@ class RewindFollower:
         yield from pages
 
     def check(self, config: Mapping[str, Any], at: ThreadKey, thread: Thread | None) -> None:
-        """Refuse what a run stores late, whose thread was deleted.
+        """Reject late writes of a run whose thread was deleted.
 
         Raises:
-            ThreadDeleted: It was.
+            ThreadDeleted: The thread was deleted.
         """
         run = self._runs.of(config["configurable"], at)
         if run is not None and run.has_lost(thread):
@@ -208,7 +208,7 @@ class RewindFollower:
         now: int,
         stored: list[Callable[[], None]],
     ) -> Then:
-        """Return the steps that give a checkpoint its place, with the messages that it brings, as it is put.
+        """Return the steps that give a checkpoint its place and messages when it is put.
 
         Args:
             config: The config of the call, which names the checkpoint before it.
@@ -216,9 +216,9 @@ class RewindFollower:
             checkpoint: The checkpoint.
             metadata: Its metadata.
             serde: The serializer of its thread.
-            recorded: Those of its channels whose messages are recorded.
+            recorded: The channels whose messages are recorded.
             now: The time, in microseconds since 1970.
-            stored: Gets the function to call when it is stored.
+            stored: Receives the function to call when it is stored.
         """
         configurable = config["configurable"]
         parent = configurable.get("checkpoint_id")
@@ -258,7 +258,7 @@ class RewindFollower:
             )
 
     def sweep(self, tx: Transaction, thread: Thread, ns: str, metadata: Mapping[str, Any]) -> None:
-        """Old checkpoints may have been removed: what only they showed goes, now and then."""
+        """Remove, every `SWEEP_EVERY` steps, memory that only removed checkpoints showed."""
         if not ns and metadata.get("step", -1) % SWEEP_EVERY == 0:
             thread_memory.sweep(tx, thread.id, self._database.now())
 
@@ -282,7 +282,7 @@ def _reader_of(
     parent: str | None,
     serde: SerializerProtocol,
 ) -> Callable[..., list[CheckpointMessage]]:
-    """Return the function that reads the messages of a checkpoint, see `said` of `CheckpointPut`."""
+    """Return the function that reads a checkpoint's messages, see `said` of `CheckpointPut`."""
     values = {name: recipes[name] for name in recorded if name in recipes}
     deltas = [name for name in recorded if name not in values]
 
@@ -294,32 +294,35 @@ def _reader_of(
 
 
 def _results(found: CheckpointTuple | None) -> frozenset[str]:
-    """The tasks whose results were stored with a checkpoint."""
+    """Return the tasks whose results were stored with a checkpoint."""
     writes = found.pending_writes if found is not None else None
     return frozenset(task for task, channel, _ in writes or () if sealing.is_result((channel,)))
 
 
 def _read_of(found: CheckpointTuple, *, resumes: bool) -> str | None:
-    """Return the newest checkpoint up to one whose input a loop that begins there has read, or reads."""
+    """Return the newest checkpoint up to this one whose input a loop beginning here has read.
+
+    A loop that resumes, or does not begin with input, has read this one.
+    """
     if resumes or found.metadata.get("source") != "input":
         return found.checkpoint["id"]
     return None if found.parent_config is None else found.parent_config["configurable"]["checkpoint_id"]
 
 
 FARTHEST = 12
-"""Callers among whom the loop is looked for."""
+"""Number of callers searched for the loop."""
 
 _LANGGRAPH = "langgraph.pregel."
 _RESUMING = "__pregel_resuming"
 
 
 def control_of(config: Mapping[str, Any] | None) -> Any:
-    """What LangGraph knows a run by, if a config is that of a loop or of a task."""
+    """Return LangGraph's control object of a run; None if the config is of no loop or task."""
     return getattr(configurable_of(config).get("__pregel_runtime"), "control", None)
 
 
 def loop_of(config: Mapping[str, Any] | None) -> Any:
-    """The loop that is calling, if one is.
+    """Return the loop that is calling; None if there is none.
 
     Args:
         config: The config of the call, which must be in progress.
@@ -337,7 +340,7 @@ def loop_of(config: Mapping[str, Any] | None) -> Any:
 
 
 def beginning_loop(config: Mapping[str, Any] | None) -> Any:
-    """Return the loop that reads a checkpoint to begin with, if one does; its run has an identity from now on.
+    """Return the loop that begins with the checkpoint it reads, and give its run an identity.
 
     Args:
         config: The config of the call, which must be in progress.
