@@ -2,15 +2,14 @@
 
 Processors (`tool_truncation`, `summarization`, `backward_packing`, `sliding_window`) are functions from
 messages to messages. `CompactionNode` is for graphs and chains, `CompactionMiddleware` for LangChain's agents,
-`ManagedConversationMemory` for conversations, `ContextCompactor` for rounds. Names are loaded when they are first used;
-a star import leaves out the middleware, which needs the extra `[agents]`.
+`ManagedConversationMemory` for conversations, `ContextCompactor` for rounds. Names are loaded on first use. A star
+import leaves out the middleware, which needs the extra `[agents]`.
 
-In a graph the history stays as it is, and the context stands under `llm_input_messages`: system messages and the
-first instruction word for word, a summary that goes on from the summary before, and the newest messages as they were
-said, calls with their results. It is valid for every provider, and its beginning stays the same from turn to turn,
-for prompt caches. What it does not show stands behind a summary that it shows, word for word (`messages_behind`); what
-packing or a window leaves out is told by `CompactionEvent.dropped_ids`. A context that is larger than it should be has
-an event that says why (`CompactionFellShort`).
+In a graph the history does not change, and `llm_input_messages` holds the context: the original system messages and
+first instruction, a summary that continues the summary before, and the newest original messages, calls with their
+results. The context is valid for every provider, and its beginning stays the same from turn to turn, for prompt caches.
+`messages_behind` returns the original messages that a summary replaced. `CompactionEvent.dropped_ids` reports messages
+that packing or a window dropped. `CompactionFellShort` reports why a context is larger than it should be.
 
     from langchain_core.messages import AIMessage
     from langgraph.graph import START, StateGraph
@@ -37,13 +36,13 @@ an event that says why (`CompactionFellShort`).
         print(graph.get_state(thread).values["messages"][-1].content)
         print(memory.search("quince note 7", conversation_id="friday")[0].text)  # what left the context is found
 
-What was compacted is kept in the database: a restart or another process goes on from there without asking the model
-again, and after a rewind or a fork that compaction counts which is true there. When the model fails, hangs or answers
-nonsense, the summary is made of what was said, and made anew when the model is back. `memory.tools()` gives
-an agent `recall_dropped(query)` and `expand(id)`, which bring back what left the context.
+Compactions are stored in the database. A restart or another process reuses them without another model call, and a
+rewind or a fork uses the compaction that matches its history. If the model fails, hangs or answers nonsense, the
+summary is an extract of the original messages, and is replaced when the model works again. `memory.tools()` returns the
+tools `recall_dropped(query)` and `expand(id)`, which retrieve messages that left the context.
 
-For LangChain's agents there is a middleware; a call that a provider refuses as too large is answered by a smaller
-context and tried again:
+LangChain's agents use a middleware. If a provider refuses a call as too large, the middleware repeats it with a smaller
+context:
 
     from langchain.agents import create_agent
     from langchain_core.language_models import GenericFakeChatModel
@@ -70,26 +69,25 @@ A conversation without a graph keeps its own budget, with MARSYS's configuration
             chat.add(role="assistant", content=f"Noted, at {hour}: all is well, and nothing has to be done.")
         print(len(chat.get_messages()), "of", len(chat.get_raw_messages()), chat.get_cache_stats()["context_tokens"])
 
-Everything works on LangChain messages and changes none. A *context* is made of a *record* and a history: the record
-names the messages that stayed, as spans from one key to another, and holds those that were made. Between compactions a
-context only grows at its end, so its beginning is the same bytes from turn to turn.
+Every function works on LangChain messages and modifies none. A *record* and a history make a *context*: the record
+names the messages that stayed, as spans from one key to another, and contains the generated messages. Between
+compactions a context only grows at its end, so its beginning is the same bytes from turn to turn.
 
-- A history of a graph is known by digests: that of a place says everything that was said up to there. The newest record
-  whose digest is that of its place in this history is true for it. So a rewound thread, a fork, an edit and a restart
-  need no rules of their own, and a chain without ids or a thread works too. What was digested and counted in the turn
-  before is compared and not done again (`compacted_context.py`).
-- A conversation's own log need not be read whole: its records say up to which row they reach, and whoever edits or
-  removes a message takes away the records that stand for it (`log.disown`), which also keeps a summary from telling
-  what was removed.
-- All that is new of a graph's history is recorded in the thread's conversation before anything is compacted, so what
-  leaves a context is in the log, is found by search, and is brought back by its id. Messages that a compaction made
-  carry a mark, so that a state that was shrunk is not recorded as newer versions of what was said.
-- Compaction aims at the target, 60 % of the threshold, and summarizes no more than that needs. It runs again only when
-  as much was said, or may go, as it is to make room for; so an oversize tail does not compact every turn.
-- The summarizer is given every message that leaves, in pieces where they are long. A summary that was made without a
-  model is *provisional*: the next one that a model makes goes back to before it.
-- In a graph the node answers with a `Command` of pairs: LangGraph's `stream_mode="messages"` takes messages in a plain
-  update for new ones.
+- Digests identify a graph's history: the digest of a place covers every message up to that place. The newest record
+  whose digest matches its place in this history applies. So a rewound thread, a fork, an edit and a restart need no
+  rules of their own, and a chain without ids or a thread works too. Messages digested and counted in the turn before
+  are compared and not processed again (`compacted_context.py`).
+- A conversation's own log need not be read whole: each record stores the last row that it covers. Editing or removing a
+  message deletes the records that cover it (`message_log.disown`), so that no summary repeats a removed message.
+- New messages of a graph's history are recorded in the thread's conversation before a compaction. So every message that
+  leaves a context is in the log, is found by search, and is retrieved by its id. Messages that a compaction made are
+  marked, so that a shrunk state is not recorded as newer versions of the original messages.
+- Compaction aims at the target, 60 % of the threshold, and summarizes only as much as that needs. It runs again only if
+  the new or droppable messages have as many tokens as it should free. So an oversize tail does not compact every turn.
+- The summarizer receives every message that leaves, long ones in pieces. A summary made without a model is
+  *provisional*: the next summary by a model starts from the context before it.
+- In a graph the node returns a `Command` of pairs, since LangGraph's `stream_mode="messages"` treats messages in a
+  plain update as new ones.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""A context: what a model is shown of a history, part of it as it was said, part of it made.
+"""Compacted contexts: the messages that a model receives for a history, some original and some generated.
 
-Pure: from a record and a history comes a context, from a compacted context comes a record.
+The functions are pure: a record and a history make a context, and a compacted context makes a record.
 
-`followed` knows a history from the turn before, so that a turn costs what is new in it. A history is given anew each
-turn, longer than before: its messages are compared with those of the last time, and only what differs is digested,
-counted and checked. The digest of a place says everything that was said up to there, so what was compacted once is
-found again by it: after a restart, in another process, and on another branch of the thread.
+`followed` reuses the analysis of the previous turn, so that a turn costs only its new messages. Each turn passes the
+whole history again. Its messages are compared with those of the last turn, and only messages that differ are digested,
+counted and checked. The digest of a place covers every message up to that place. So a compaction is found again by its
+digest: after a restart, in another process, and on another branch of the thread.
 
 `CompactionReport` reports a compaction to hooks, to an event bus, and to traces.
 """
@@ -46,18 +46,18 @@ from langchain_agentmem.tracing import Step, brief
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageHistory:
-    """A history with what is known of it. Lists are as long as it is, or longer by what they begin with.
+    """An analyzed history: its messages with their keys, digests and token counts.
 
     Attributes:
         messages: The history.
-        keys: What each message is called: its id, or a name made of all that was said up to it.
-        digests: Of everything up to a message; the first one is that of nothing.
-        tokens: What everything up to a message costs, uncalibrated; the first one is 0.
-        places: Where a message stands, by its key.
-        sound: Up to where it needs no repair.
-        contents: The content of each message, to compare with.
-        calls: The ids of its calls, and maybe of what was said later.
-        repeats: Whether two calls bear one id. It may be said without need, and never be missing.
+        keys: The key of each message: its id, or a name derived from all messages up to it.
+        digests: The digests of the history up to each message; the first one is of the empty history.
+        tokens: The uncalibrated tokens of the history up to each message; the first one is 0.
+        places: The place of each message, by its key.
+        sound: The number of messages at the beginning that need no repair.
+        contents: The content of each message, for comparison.
+        calls: The ids of its calls, and possibly of calls made later.
+        repeats: True if two calls have the same id. False positives are possible, false negatives are not.
     """
 
     messages: list[BaseMessage] = field(default_factory=list)
@@ -71,16 +71,16 @@ class MessageHistory:
     repeats: bool = False
 
     def originals(self, keys: Iterable[str]) -> dict[str, BaseMessage]:
-        """Return some of its messages, by their keys."""
+        """Return the messages with these keys, by key."""
         return {key: self.messages[self.places[key]] for key in keys}
 
 
 def followed(old: MessageHistory, given: Sequence[BaseMessage], counter: TokenCounter) -> MessageHistory:
-    """Find out about a history, going on from what is known of it.
+    """Analyze a history, reusing the analysis of the previous turn.
 
     Args:
-        old: What it was the turn before.
-        given: What it is now.
+        old: The history of the previous turn.
+        given: The messages of the history now.
         counter: Counts tokens.
     """
     messages = list(given)
@@ -104,7 +104,7 @@ def followed(old: MessageHistory, given: Sequence[BaseMessage], counter: TokenCo
         places[key] = place
         repeats = _repeats(message, calls) or repeats
     sound = old.sound
-    if common < sound:  # behind what a user said no call is open
+    if common < sound:  # no call is open after a user message
         sound = next((place for place in range(common, 0, -1) if role_of(messages[place - 1]) == "user"), 0)
     return MessageHistory(
         messages=messages,
@@ -120,7 +120,7 @@ def followed(old: MessageHistory, given: Sequence[BaseMessage], counter: TokenCo
 
 
 def _repeats(message: BaseMessage, calls: set[Any]) -> bool:
-    """Whether a message makes a call whose id is among those; its own are, from then on."""
+    """Return whether a message repeats one of these call ids, and add its own ids to them."""
     own = [call.get("id") for call in calls_of(message)]
     repeats = not calls.isdisjoint(own)
     calls.update(own)
@@ -128,7 +128,7 @@ def _repeats(message: BaseMessage, calls: set[Any]) -> bool:
 
 
 def _common(old: MessageHistory, messages: list[BaseMessage]) -> int:
-    """Return how many messages at the beginning are as they were: in content, and in all else that a model is told."""
+    """Return how many messages at the beginning are unchanged for a model."""
     most = min(len(old.messages), len(messages))
     fields = [[message.__dict__ for message in some[:most]] for some in (old.messages, messages)]
     contents = [each["content"] for each in fields[1]]
@@ -160,24 +160,26 @@ def _bytes(message: BaseMessage) -> bytes:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompactedContext:
-    """What a model is shown of a history. Its lists are not changed; a history's own may be among them.
+    """The messages that a model receives for a history.
+
+    Its lists are never modified, since a history may share them.
 
     Attributes:
         messages: The messages.
-        keys: For each of them, which message of the history it is, as it was said or as a copy; None where it was made.
-        copies: The keys of those that are copies: shortened, or altered in another way.
-        record: The compaction that it goes back to, or None.
-        grown: How many messages were said since that; all of them where there is none.
-        tokens: What it costs, uncalibrated.
-        grown_tokens: What of that was said since its record.
+        keys: For each message, the key of the original or copied message of the history; None for a generated one.
+        copies: The keys of messages that are copies: shortened, or altered in another way.
+        record: The compaction that the context is based on, or None.
+        grown: The number of messages since that compaction; all messages if there is none.
+        tokens: The tokens of the context, uncalibrated.
+        grown_tokens: The tokens of the messages since the compaction.
         at: The conversation in which the history is recorded, or None.
-        length: How many messages the history has.
-        places: Where messages of the history stand, by their keys; those of neighbours are neighbours.
-        digests: Of everything up to a message of a graph's history; the first one is that of nothing.
-        branch: Of a conversation's log: its row, and when it was made.
-        head: Of a log: the newest place of the conversation.
-        slot: Of a log: the row that was written into it last.
-        slots: Of a log: the rows of its messages, by their keys.
+        length: The number of messages in the history.
+        places: The places of messages in the history, by their keys; neighbours have neighbouring places.
+        digests: For a graph's history, the digests up to each message; the first one is of the empty history.
+        branch: For a conversation's log, its row and its creation time.
+        head: For a log, the newest place of the conversation.
+        slot: For a log, the row that was written last.
+        slots: For a log, the rows of its messages, by their keys.
     """
 
     messages: list[BaseMessage] = field(default_factory=list)
@@ -198,11 +200,11 @@ class CompactedContext:
 
     @property
     def lane(self) -> str:
-        """Whose context: that of a graph's state, or that of the log."""
+        """The source of the context: `STATE` for a graph's state, `LOG` for a conversation's log."""
         return STATE if self.branch is None else LOG
 
     def end(self) -> tuple[bytes, int | None]:
-        """Return the digest of everything up to its end, and in a log the row of the last message."""
+        """Return the digest of the whole history, and for a log the row of its last message."""
         if self.branch is None:
             return self.digests[self.length], None
         before = self.record.slot if self.record else None
@@ -213,7 +215,7 @@ class CompactedContext:
 def resolved(
     record: CompactionRecord | None, history: MessageHistory, counter: TokenCounter, at: ThreadKey | None = None
 ) -> CompactedContext:
-    """Return the context that a record gives with a history; the history itself for None."""
+    """Apply a record to a history and return the context; the history itself for None."""
 
     def span_of(item: KeySpan) -> Iterable[tuple[str, BaseMessage]]:
         span = slice(history.places[item.first], history.places[item.last] + 1)
@@ -242,12 +244,12 @@ def expanded(
     span_of: Callable[[KeySpan], Iterable[tuple[str, BaseMessage]]],
     is_key: Callable[[str], bool] = bool,
 ) -> tuple[list[BaseMessage], list[str | None], frozenset[str]]:
-    """Return the messages that a record stands for, their keys, and the keys of copies among them.
+    """Return the messages of a record, their keys, and the keys of the copies.
 
     Args:
-        record: The record; nothing for None.
+        record: The record. None results in no messages.
         span_of: Returns the messages of a span, by their keys.
-        is_key: Returns whether a key is one of the history. Default: any is.
+        is_key: Returns whether the history has a key. Default: every key except "".
     """
     found: list[tuple[str | None, BaseMessage]] = []
     copies: set[str] = set()
@@ -263,7 +265,7 @@ def expanded(
 
 
 def count_open(messages: Sequence[BaseMessage]) -> int:
-    """How many messages a history ends with from its last calls on, where not all of their results have come yet."""
+    """Count the messages from the last calls on, if some of their results are missing; else 0."""
     for place in range(len(messages) - 1, -1, -1):
         if role_of(messages[place]) != "tool":
             wanted = {call.get("id") for call in calls_of(messages[place])}
@@ -273,13 +275,13 @@ def count_open(messages: Sequence[BaseMessage]) -> int:
 
 
 def record_of(before: CompactedContext, outcome: PipelineOutcome, *, tried: bool, saved: int = 0) -> CompactionRecord:
-    """What is to be kept of a compaction.
+    """Make the record of a compaction.
 
     Args:
-        before: What it began with; all its calls are answered.
-        outcome: What it came to.
-        tried: Whether a model was asked.
-        saved: By how many tokens what it came to is shorter than what it began with, uncalibrated.
+        before: The context before the compaction; all its calls are answered.
+        outcome: The result.
+        tried: Whether a model was available.
+        saved: The uncalibrated tokens by which the result is shorter than `before`.
     """
     said = [(message, key) for message, key in zip(before.messages, before.keys, strict=True) if key is not None]
     whole = {id(message): key for message, key in said if key not in before.copies}
@@ -304,12 +306,12 @@ def record_of(before: CompactedContext, outcome: PipelineOutcome, *, tried: bool
 
 
 class ConversationOption(NamedTuple):
-    """The conversation in which the history of a run is recorded, as far as it is not left to the run.
+    """The settings that select the conversation in which a run's history is recorded.
 
     Attributes:
-        conversation_id: Its id. Default: that of the run, see `conversation_of_run`.
-        namespace: Its namespace. Default: that of the run.
-        shared: Whether a nested graph belongs to its caller's conversation. Default False.
+        conversation_id: Its id. Default: the run's, see `conversation_of_run`.
+        namespace: Its namespace. Default: the run's.
+        shared: True records a nested graph in its caller's conversation. Default: False.
     """
 
     conversation_id: str | None = None
@@ -317,10 +319,10 @@ class ConversationOption(NamedTuple):
     shared: bool = False
 
     def checked(self) -> Self:
-        """Return it, or raise where it can be no conversation.
+        """Validate the settings and return them with a normalized id.
 
         Raises:
-            InvalidInput: An id or namespace cannot be one, or a conversation is both named and shared.
+            InvalidInput: The id or namespace is invalid, or a conversation is both named and shared.
         """
         name = None if self.conversation_id is None else id_of(self.conversation_id, "conversation")
         if self.namespace is not None:
@@ -330,37 +332,37 @@ class ConversationOption(NamedTuple):
         return self._replace(conversation_id=name)
 
     def of(self, database: Database, config: Mapping[str, Any]) -> ThreadKey | None:
-        """Return the conversation of a run; None where its messages are not recorded.
+        """Return the conversation of a run; None if its messages are not recorded.
 
         Args:
             database: The database of the memory.
             config: The run's config.
 
         Raises:
-            InvalidInput: An id or namespace cannot be one.
+            InvalidInput: The id or namespace is invalid.
         """
         name = self.conversation_id or conversation_of_run(database, config, shared=self.shared)
         return None if name is None else ThreadKey(path_of(database.scopes.resolve(self.namespace, config)), name)
 
 
 def place_of(at: ThreadKey | None) -> dict[str, Any]:
-    """What a trace shows of where something is recorded; nothing where it is not."""
+    """Return the id and namespace of a conversation for a trace; empty for None."""
     return {} if at is None else {"conversation_id": at.name, "namespace": list(namespace_of(at.path))}
 
 
 COMPACT, RECOVER = "compaction.compact", "compaction.recover"
-"""What the steps are called in a trace."""
+"""The names of the steps in a trace."""
 NOTHING, COMPACTED, NOT_SMALLER = ("nothing to do", "compacted", "cannot be made smaller")
-"""What a trace says came of it."""
+"""The outcomes in a trace."""
 
 
 class CompactionReport:
-    """Reports one compaction, or one look that found nothing to compact, to hooks, event bus and traces.
+    """A reporter of one compaction, or of one check, to hooks, event bus and traces.
 
     Args:
-        database: Whose hooks are called.
+        database: The database whose hooks are called.
         session_id: The conversation or thread.
-        agent_name: Whose context it is.
+        agent_name: The agent that uses the context.
         bus: The event bus, if there is one.
     """
 
@@ -378,7 +380,7 @@ class CompactionReport:
         self._fell_short = False
 
     def step(self, name: str, at: ThreadKey | None, trigger: str, **inputs: Any) -> Step:
-        """Open the traced step of the compaction, for `with`. Its outputs are what was noted until it ends.
+        """Open the traced step of the compaction, for `with`. Its outputs are the noted facts.
 
         Args:
             name: `COMPACT` or `RECOVER`.
@@ -391,19 +393,20 @@ class CompactionReport:
         return step
 
     def note(self, **facts: Any) -> None:
-        """Add something for traces alone; None is not shown."""
+        """Add facts for traces only. None values are left out."""
         self._facts |= facts
 
     def sized(self, status: str, before: tuple[int, int], after: tuple[int, int] | None = None) -> None:
-        """Note what came of it, with tokens and messages before and after; the same where nothing changed."""
+        """Note the outcome, with tokens and messages before and after. Default `after`: `before`."""
         for name, (tokens, messages) in (("before", before), ("after", after or before)):
             self.note(**{"status": status, f"tokens_{name}": tokens, f"messages_{name}": messages})
 
     @contextmanager
     def compacting(self, tokens: int, messages: int) -> Iterator[None]:
-        """Report the compaction of a context of so many tokens and messages; an exception in the block is a failure.
+        """Report the compaction in the block, of a context with so many tokens and messages.
 
-        `GraphBubbleUp` is none: a model interrupts the graph, and the compaction is repeated when the graph goes on.
+        An exception in the block is a failure, except `GraphBubbleUp`: a model interrupts the graph, and the resumed
+        graph repeats the compaction.
         """
         self._began = time.perf_counter()
         self._before = (tokens, messages)
@@ -425,7 +428,7 @@ class CompactionReport:
         messages: int,
         record: CompactionRecord | None = None,
     ) -> None:
-        """It is done: these are the tokens and messages that are left, and this is what is kept of it."""
+        """Report a completed compaction, with tokens and messages of the new context."""
         stages, failures = list(outcome.stages_run), outcome.failures
         self.sized(COMPACTED, self._before, (tokens, messages))
         self.note(
@@ -446,14 +449,14 @@ class CompactionReport:
             self.fell_short(tokens, target, outcome.reason)
 
     def fell_short(self, tokens: int, target: int | None, reason: str) -> None:
-        """The context is larger than it should be, for this reason; of one look that is told once."""
+        """Report that the context is larger than it should be. Only the first call emits an event."""
         if not self._fell_short:
             self._fell_short = True
             session = self._fields["session_id"]
             self._emit(CompactionFellShort(session_id=session, tokens=tokens, target_tokens=target, reason=reason))
 
     def failed(self, stages: Sequence[str] = ()) -> None:
-        """It was given up."""
+        """Report a failed compaction."""
         self.sized(NOT_SMALLER, self._before)
         self.note(processors=list(stages))
         self._emit(self._ended("failed", stages))

@@ -1,9 +1,8 @@
-"""How a context is kept within its budget: MARSYS's configurations, and what they have come to need.
+"""Configuration of compaction, as in MARSYS, and the `ProcessorContext` of one run.
 
-All are checked when they are built: what cannot work is refused then, and not in the middle of a run.
+Each configuration is validated when it is created, so that an invalid one fails before a run begins.
 
-What a compaction has to reach, and with what: the same for every processor of one run.
-
+A `ProcessorContext` holds the target and the tools of one compaction. All processors of the run share it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from langchain_agentmem.language_models.tokens import CounterLike, TokenCounter
 from langchain_agentmem.messages.message_marks import is_made
 
 PROCESSORS = ("tool_truncation", "summarization", "backward_packing", "sliding_window")
-"""The names that `processor_order` may hold, beside functions."""
+"""The names that `processor_order` accepts, in addition to functions."""
 
 ORDER = ("tool_truncation", "summarization", "backward_packing")
 
@@ -31,24 +30,24 @@ Mode: TypeAlias = Literal["compaction", "sliding_window"]
 Trigger: TypeAlias = Literal["add", "get_messages"]
 Change: TypeAlias = Literal["add", "remove_by_id", "delete_memory", "update", "replace_memory"]
 Processor: TypeAlias = Callable[[list[BaseMessage], "ProcessorContext"], Sequence[BaseMessage]]
-"""A function from the messages of a context, and what there is to know of it, to fewer or smaller ones."""
+"""A function from messages and a `ProcessorContext` to fewer or smaller messages."""
 if TYPE_CHECKING:
     _TokenCounter: TypeAlias = TokenCounter | CounterLike | None
 else:
-    _TokenCounter = Any  # the counter checks what it is given
+    _TokenCounter = Any  # the counter checks its argument
 
 
 class ToolTruncationConfig(Options):
-    """Long tool output is cut, and what is cut off stays in the log.
+    """Options for cutting long tool output. The log keeps the full output.
 
     Attributes:
-        enabled: Whether it is done at all. Default True.
-        max_tool_message_tokens: What a tool message may keep, in tokens. Default 1,200.
-        grace_recent_messages: From the so-manyth last assistant message on, nothing is cut. Default 1.
-        append_marker: What stands where it was cut; `{id}` in it is the id of the message, by which the tool `expand`
-            shows all of it. Default `" [truncated]"`.
-        include_tool_payload_user_messages: Whether user messages that carry a tool's output ("Tool … returned: …") are
-            cut too. Default True.
+        enabled: True enables the processor. Default: True.
+        max_tool_message_tokens: The tokens that a tool message may keep. Default: 1,200.
+        grace_recent_messages: Nothing is cut from the n-th last assistant message on. Default: 1.
+        append_marker: The text at the cut. `{id}` in it becomes the id of the message, with which the tool `expand`
+            shows the whole message. Default: `" [truncated]"`.
+        include_tool_payload_user_messages: True also cuts user messages that contain a tool's output
+            ("Tool … returned: …"). Default: True.
     """
 
     enabled: bool = True
@@ -59,11 +58,13 @@ class ToolTruncationConfig(Options):
 
 
 class BackwardPackingConfig(Options):
-    """The newest messages that fit are kept, calls with their results; what is left out stays in the log.
+    """Options for keeping the newest messages that fit, calls with their results.
+
+    The log keeps the other messages.
 
     Attributes:
-        enabled: Whether it is done at all. Default True.
-        grace_recent_messages: The so-manyth last assistant message and all after it are always kept. Default 1.
+        enabled: True enables the processor. Default: True.
+        grace_recent_messages: The n-th last assistant message and all later messages are always kept. Default: 1.
     """
 
     enabled: bool = True
@@ -71,35 +72,35 @@ class BackwardPackingConfig(Options):
 
 
 class SlidingWindowConfig(Options):
-    """Only the newest messages are shown, as many as fit, and no model is asked.
+    """Options for showing only the newest messages that fit, without a model.
 
     Attributes:
-        headroom_percent: Which share of the budget stays free, from 0 up to but without 1. Default 0.1.
+        headroom_percent: The share of the budget that stays free, at least 0 and less than 1. Default: 0.1.
     """
 
     headroom_percent: float = Field(default=0.1, ge=0, lt=1)
 
 
 class ActiveContextPolicyConfig(Options):
-    """What is done to a context that has outgrown its threshold, as MARSYS configures it.
+    """The policy for a context that exceeds its threshold, configured as in MARSYS.
 
     Attributes:
-        enabled: Whether anything is. Default True.
-        mode: "compaction", which summarizes and keeps what it did, or "sliding_window", which shows the newest
-            messages. Default "compaction".
-        processor_order: The processors in the order in which they run, until the context is small enough: names, see
-            `PROCESSORS`, or functions that take messages and a `ProcessorContext` and give messages. Default:
+        enabled: True enables compaction. Default: True.
+        mode: "compaction" summarizes and stores the result; "sliding_window" shows the newest messages. Default:
+            "compaction".
+        processor_order: The processors in the order in which they run, until the context is small enough: names from
+            `PROCESSORS`, or functions that take messages and a `ProcessorContext` and return messages. Default:
             "tool_truncation", "summarization", "backward_packing".
-        excluded_processors: Names that are left out of the order. Default: none.
-        min_reduction_ratio: By which share of the threshold a compaction makes room: more than 0, less than 1. Default
+        excluded_processors: Names to leave out of the order. Default: none.
+        min_reduction_ratio: The share of the threshold that a compaction frees, more than 0 and less than 1. Default:
             0.4.
-        tool_truncation: See there.
-        summarization: See there.
-        backward_packing: See there.
-        sliding_window: See there.
+        tool_truncation: See `ToolTruncationConfig`.
+        summarization: See `SummarizationConfig`.
+        backward_packing: See `BackwardPackingConfig`.
+        sliding_window: See `SlidingWindowConfig`.
 
     Raises:
-        InvalidInput: A value is wrong, or values do not go together.
+        InvalidInput: A value is invalid, or values contradict each other.
     """
 
     enabled: bool = True
@@ -144,24 +145,24 @@ class ActiveContextPolicyConfig(Options):
 
 
 class ManagedMemoryConfig(Options):
-    """When a context has outgrown its budget, and what is done then, as MARSYS configures it.
+    """The budget of a context and the policy that keeps it, configured as in MARSYS.
 
     Attributes:
-        threshold_tokens: More tokens than this are too many. Default 150,000; never more than the model's window, where
-            that is known.
-        image_token_estimate: Tokens for an image. Default 800.
-        trigger_events: What makes a managed conversation look whether it must compact: "add", "get_messages". Default:
+        threshold_tokens: A context with more tokens is compacted. Default: 150,000; never more than the model's window,
+            if that is known.
+        image_token_estimate: Tokens for an image. Default: 800.
+        trigger_events: The events after which a managed conversation checks its size: "add", "get_messages". Default:
             both.
-        cache_invalidation_events: Which changes `get_cache_stats` counts as invalidations: "add", "remove_by_id",
-            "delete_memory", "update", "replace_memory". Whatever stands here, the cache is never stale: what is added
-            extends it, and every other change has it read anew. Default: MARSYS's.
-        token_counter: A `TokenCounter`, or what one takes: a function of a text or of messages, such as LangChain's
+        cache_invalidation_events: The changes that `get_cache_stats` counts as invalidations: "add", "remove_by_id",
+            "delete_memory", "update", "replace_memory". The cache is never stale, whatever the value: additions extend
+            it, and every other change rebuilds it. Default: "add", "remove_by_id", "delete_memory", as in MARSYS.
+        token_counter: A `TokenCounter` or its argument: a function of a text or of messages, such as LangChain's
             `count_tokens_approximately`, a LangChain model, "approximate", "estimate" or "tiktoken". Default None:
-            tiktoken where its file is on this machine, else the estimate.
-        active_context: What is done.
+            tiktoken if its file is on this machine, else the estimate.
+        active_context: The policy.
 
     Raises:
-        InvalidInput: A value is wrong, or values do not go together.
+        InvalidInput: A value is invalid, or values contradict each other.
     """
 
     threshold_tokens: int = Field(default=150_000, ge=1)
@@ -173,30 +174,30 @@ class ManagedMemoryConfig(Options):
 
     @property
     def compaction_target_tokens(self) -> int:
-        """What a compaction brings a context down to: the threshold without the share it makes room by."""
+        """The target size of a compaction: the threshold less the share that it frees."""
         return int(self.threshold_tokens * (1 - self.active_context.min_reduction_ratio))
 
 
 _SHARE_OF_SUMMARY = 4
 _LEAST_SUMMARY = 100
 LEAST_INPUT = 8_000
-"""Tokens that any model takes in one call."""
+"""Tokens that every model accepts in one call."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProcessorContext:
-    """What a processor may go by.
+    """The target, counter, policy and model of one compaction, for its processors.
 
     Attributes:
-        target_tokens: What the context may cost when it is done, in tokens.
+        target_tokens: The tokens that the compacted context may have.
         counter: Counts tokens.
-        config: What is to be done.
-        model: What summarizes; None where there is none.
-        input_tokens: Most tokens that the model is given in one call.
-        overhead_tokens: Tokens that are sent beside the messages, such as the tools' schemas.
-        thorough: Whether all that may be summarized is, whatever the target.
-        image_bytes: How many bytes of images may be kept beside a summary; None for any number.
-        originals: By their ids, messages as they were said, of which the context has shortened copies.
+        config: The policy.
+        model: The model that summarizes, or None.
+        input_tokens: The most tokens that the model receives in one call.
+        overhead_tokens: Tokens sent in addition to the messages, such as the tools' schemas.
+        thorough: True summarizes every message that may be summarized, whatever the target.
+        image_bytes: The bytes of images that may be kept with a summary; None for no limit.
+        originals: The original messages of shortened copies in the context, by their ids.
     """
 
     target_tokens: int
@@ -211,33 +212,33 @@ class ProcessorContext:
     _costs: dict[int, tuple[BaseMessage, int]] = field(default_factory=dict, repr=False, compare=False)
 
     def cost(self, message: BaseMessage) -> int:
-        """What a message costs, in tokens; counted once, as long as nobody changes messages meanwhile."""
+        """Count the tokens of a message, once for each object; messages must not change meanwhile."""
         known = self._costs.get(id(message))
         if known is None:
             known = self._costs[id(message)] = message, self.counter.count_message(message)
         return known[1]
 
     def as_said(self, message: BaseMessage) -> BaseMessage:
-        """A message as it was said, where it is a shortened copy: what goes is summarized whole."""
+        """Return the original of a shortened copy, for a full summary; else the message."""
         return self.originals.get(message.id, message) if message.id and is_made(message) else message
 
     def tokens(self, messages: Sequence[BaseMessage]) -> int:
-        """What a context costs, in tokens, with what is sent beside it."""
+        """Count the tokens of a context, including the overhead."""
         return self.overhead_tokens + sum(map(self.cost, messages))
 
     def fits(self, messages: Sequence[BaseMessage]) -> bool:
-        """Whether a context is small enough."""
+        """Return whether a context is within the target."""
         return self.tokens(messages) <= self.target_tokens
 
     @property
     def summary_tokens(self) -> int:
-        """How long a summary may be, in tokens: at most a quarter of the target."""
+        """The most tokens of a summary: at most a quarter of the target, or 100 if more."""
         most = self.config.summarization.output_max_tokens
         return min(most, max(_LEAST_SUMMARY, self.target_tokens // _SHARE_OF_SUMMARY))
 
 
 def window_of(model: Any) -> int | None:
-    """The tokens that a model takes, by its `profile`; None where it does not tell."""
+    """Return a model's maximum input tokens from its `profile`; None if unknown."""
     profile = getattr(model, "profile", None)
     if profile is None and (bound := getattr(model, "bound", None)) is not None:  # a model with tools bound to it
         return window_of(bound)

@@ -1,10 +1,9 @@
-"""`CompactionMiddleware`: an agent's model is shown a context that fits, and what is refused is made smaller.
+"""`CompactionMiddleware`: keeps an agent's context within budget and shrinks contexts that a model refuses.
 
     agent = create_agent(model, tools, middleware=[CompactionMiddleware(memory)], checkpointer=memory.checkpointer)
 
-The agent's state keeps every message as it was said. Each time its model is called, the compacted view of the history
-goes in their place. Where the model says that it was given too much all the same, the view is made smaller and the call
-is repeated, twice at most.
+The agent's state keeps every original message. Each model call receives the compacted view of the history instead. If
+the model still refuses the context as too large, the view is made smaller and the call is repeated, at most twice.
 """
 
 from __future__ import annotations
@@ -39,51 +38,50 @@ except ImportError as error:
 logger = logging.getLogger(__name__)
 
 RETRIES = 2
-"""How often a call that was refused as too large is repeated."""
+"""The most repetitions of a call that was refused as too large."""
 _NEARLY_FULL = 0.8
-"""From which share of the window on a refusal in words that nobody knows is taken for one of its size, once."""
+"""The share of the window above which one refusal with an unknown text is treated as a size refusal."""
 _MOST_BESIDE = 0.75
-"""Which share of a context what is sent beside the messages may take before that is told."""
+"""The share of a context above which the overhead (system message, tools, schema) causes a warning."""
 
 
 class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
-    """Keeps the context of an agent in its budget, and answers a model that says it was given too much.
+    """Agent middleware that keeps the context within budget and handles size refusals.
 
-    The history is recorded in the conversation of the thread, message by message, each once; `memory.search` finds what
-    left the context, and the agent is given tools that bring it back. What was compacted is kept in the database, so
-    that a restart, another process and another branch of the thread go on from there. Without a thread in the config
-    nothing is recorded, and this object alone remembers what it compacted.
+    The history is recorded in the conversation of the thread, each message once. `memory.search` finds messages that
+    left the context, and the agent gets tools that retrieve them. Compactions are stored in the database, so that a
+    restart, another process and another branch of the thread reuse them. Without a thread in the config nothing is
+    recorded, and only this object remembers its compactions.
 
-    A subagent runs on the thread of its caller, and is recorded in a conversation of its own, which a search leaves out
-    unless it is named. One that saves no checkpoints is not recorded. An agent that is a node of a graph and works on
-    the graph's own messages goes on with the graph's conversation if it has `share_conversation=True`.
+    A subagent runs on the thread of its caller and is recorded in its own conversation, which a search includes only if
+    it is named. A subagent that saves no checkpoints is not recorded. An agent that is a node of a graph and works on
+    the graph's own messages continues the graph's conversation with `share_conversation=True`.
 
-    What is sent beside the messages is counted too: the system message, the tools, and the schema of a structured
-    answer; a warning is logged, once, where these leave less than a quarter of the room. One object serves any number
-    of agents, threads and tasks, awaited or not.
+    The token count includes the system message, the tools, and the schema of a structured answer. A warning is logged
+    once if these leave less than a quarter of the limit. One object serves any number of agents, threads and tasks,
+    sync or async.
 
-    Among other middleware, let it stand before whatever adds messages for one call only, which would else be recorded,
-    and after whatever answers errors, such as `ModelRetryMiddleware`, which would else answer a refusal first.
+    Place it before middleware that adds messages for one call only; otherwise these messages are recorded. Place it
+    after middleware that handles errors, such as `ModelRetryMiddleware`, which would otherwise handle a refusal first.
 
-    It is also a `ContextEdit` for LangChain's `ContextEditingMiddleware(edits=[…])`. An edit sees messages alone: there
-    is nothing beside them to count, no refusal to answer, and no model but the one that is given here. Without a model,
-    it makes summaries of what was said, and in an awaited agent everything waits while it works.
+    It is also a `ContextEdit` for LangChain's `ContextEditingMiddleware(edits=[…])`. An edit receives only messages: it
+    counts no overhead, handles no refusal, and uses no model except `model`. Without a model, it builds extractive
+    summaries from the original messages. In an async agent, it blocks the event loop while it works.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
-        model: What summarizes: a LangChain model, a function from messages to text, or a name such as
+        model: The summarizer: a LangChain model, a function from messages to text, or a name such as
             "openai:gpt-5-mini". Default None: the model that the agent is about to call.
-        config: The budget and what is done to keep it. Default: `ManagedMemoryConfig()`.
-        conversation_id: Where to record. Default: the conversation of the run.
-        namespace: Whose it is. Default: that of the run.
-        share_conversation: Whether a subagent is recorded in its caller's conversation. Default False: it has its own.
-        window: The tokens that the agent's model takes. Default: what the profile of that model tells, else that of
-            `model`.
-        tools: Whether the agent is given the tools `recall_dropped` and `expand`. Default True; False for an agent that
-            has `memory.tools()` already.
+        config: The budget and the policy. Default: `ManagedMemoryConfig()`.
+        conversation_id: The conversation that records the history. Default: the run's.
+        namespace: The namespace of the conversation. Default: the run's.
+        share_conversation: True records a subagent in its caller's conversation. Default: False.
+        window: The tokens that the agent's model accepts. Default: from the profile of that model, else of `model`.
+        tools: True adds the tools `recall_dropped` and `expand` to the agent. Default: True. Pass False for an agent
+            that has `memory.tools()` already.
 
     Raises:
-        InvalidInput: An argument is wrong.
+        InvalidInput: An argument is invalid.
         StorageError: The database cannot be opened.
     """
 
@@ -108,7 +106,7 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         self._told = False
         self.tools = []
         if tools:
-            from langchain_agentmem.compaction.dropped_messages import dropped_tools  # noqa: PLC0415 - who needs it pays
+            from langchain_agentmem.compaction.dropped_messages import dropped_tools  # noqa: PLC0415 - loaded on demand
 
             self.tools = dropped_tools(memory, self._conversation)
 
@@ -118,13 +116,13 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         """Call the model with the compacted view of the history.
 
         Args:
-            request: What the agent is about to ask.
-            handler: Asks it.
+            request: The request of the agent.
+            handler: Calls the model.
 
         Raises:
-            Exception: What the model raised: at once where it does not say that it was given too much, and the first
-                such error where the context cannot be made smaller, or was refused to the end. HTTP status 400, 413 or
-                422 in words that nobody knows is answered once, where more than four fifths of the window was sent.
+            Exception: An error of the model that is not a size refusal, immediately. The first size refusal, if the
+                context cannot be made smaller or all repetitions were refused. HTTP status 400, 413 or 422 with an
+                unknown text is treated as a size refusal once, if the request used more than four fifths of the window.
         """
         if not request.messages:
             return handler(request)
@@ -181,11 +179,11 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         return call
 
     def apply(self, messages: list[Any], *, count_tokens: Callable[..., int]) -> None:
-        """Put the compacted view in the place of messages, as LangChain's `ContextEdit` does.
+        """Replace messages by the compacted view, as a `ContextEdit` of LangChain.
 
         Args:
-            messages: The history; the list is changed, and none of the messages is.
-            count_tokens: Not used: what counts is the counter of the configuration.
+            messages: The history. The list is modified, the messages are not.
+            count_tokens: Not used; the counter of the configuration applies.
         """
         del count_tokens
         if messages:
@@ -193,17 +191,17 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
             messages[:] = compactor.viewing(messages, at).messages
 
     def _keep_limit(self, call: _ModelCall) -> None:
-        """Keep the contexts of a thread within a limit, now that a model took less than it had refused.
+        """Remember the lowered limit of a thread after a model accepted a smaller context.
 
-        Another thread is another matter: what it holds may be counted better, and nobody's mistake is to make every
-        context small.
+        Other threads keep their limits: their contents may be counted more precisely, and one wrong count must not
+        shrink every context.
         """
         if call.at is not None and call.compactor.limit != call.limit:
             with self._lock:
                 remember(self._refused, (name_of(call.request.model), call.at), call.compactor.limit)
 
     def _for(self, model: Any) -> tuple[Compactor, ThreadKey | None]:
-        """A compactor for a model, and the conversation: what is remembered is shared, a budget is each one's own."""
+        """Return a compactor with a limit for the model and shared caches, and the conversation."""
         at = self._conversation.of(self._compactor.database, ensure_config())
         with self._lock:
             refused = self._refused.get((name_of(model), at))
@@ -226,12 +224,12 @@ class _ModelCall:
         compactor: The compactor of this call, whose limit becomes lower with a refusal.
         limit: The limit before the call.
         at: The conversation in which the history is recorded, or None.
-        overhead: Tokens that are sent beside the messages.
-        window: The tokens that the model takes, or None.
+        overhead: Tokens sent in addition to the messages.
+        window: The tokens that the model accepts, or None.
         tokens: The tokens of the request.
-        attempts: The numbers of the attempts that are left.
+        attempts: The numbers of the remaining attempts.
         refusals: The refusals.
-        kind: The kind of the last one.
+        kind: The kind of the last refusal.
     """
 
     request: ModelRequest[Any]
@@ -252,7 +250,7 @@ class _ModelCall:
         self.tokens, self.request = view.tokens, self.request.override(messages=shown)
 
     def record_refusal(self, error: Exception) -> bool:
-        """Record an error that says that the context is too large. Return False for any other error."""
+        """Record a refusal of the context as too large. Return False for any other error."""
         if leaves_the_node(error):
             return False
         self.kind = refusal(error)
@@ -288,7 +286,7 @@ class _ModelCall:
 
 
 def _schemas(wanted: Any) -> list[dict[str, Any]]:
-    """The schemas that a model is sent so that its answer has a structure."""
+    """Return the schemas that a model receives for a structured answer."""
     if isinstance(wanted, AutoStrategy):
         wanted = ToolStrategy(wanted.schema)
     only = getattr(wanted, "schema_spec", None)

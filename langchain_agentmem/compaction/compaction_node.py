@@ -1,14 +1,12 @@
-"""`CompactionNode`: a graph's history in, the context for its model out.
+"""`CompactionNode`: turns the history of a graph into the context for its model.
 
     builder = StateGraph(CompactionState)
     builder.add_node("compact", memory.compaction(model))
     builder.add_node("answer", lambda state: {"messages": [chat.invoke(state["llm_input_messages"])]})
 
-The history in the state stays as it is; what the model is to be shown stands under a key of its own. Where a graph
-cannot afford to carry its history, `shrink=True` replaces it. Given a list of messages instead of a state, the node
-gives a list, so that `node | model` is a chain.
-
-The state of a graph that has a compaction node.
+The history in the state does not change; the context for the model has its own key. `shrink=True` replaces the history
+in graphs that cannot afford to carry it. For a list of messages instead of a state, the node returns a list, so that
+`node | model` is a chain. `CompactionState` is the state of a graph with a compaction node.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ from langchain_agentmem.storage.database import MemoryLike, database_of
 
 
 class CompactionOptions(TypedDict, total=False):
-    """What `CompactionNode` takes beside the memory, the model and the configuration."""
+    """The keyword options of `CompactionNode`."""
 
     shrink: bool
     conversation_id: str | None
@@ -54,39 +52,38 @@ class CompactionOptions(TypedDict, total=False):
 
 
 class CompactionNode(MemoryRunnable):
-    """Keeps the context of a graph or chain in its budget.
+    """A runnable that keeps the context of a graph or chain within its budget.
 
-    The history is recorded in the conversation of the thread, message by message, each once; `memory.search` finds what
-    left the context, and `memory.tools()` bring it back. What is to be forgotten must leave the state as well: whatever
-    stands in the history is recorded again after a restart.
+    The history is recorded in the conversation of the thread, each message once. `memory.search` finds messages that
+    left the context, and `memory.tools()` retrieve them. To forget a message, remove it from the state as well: after a
+    restart, every message in the history is recorded again.
 
-    What was compacted is kept in the database: the next turn, a restart or another process goes on from there, and on
-    another branch of the thread that counts which is true there.
+    Compactions are stored in the database. The next turn, a restart or another process continues from the stored
+    compaction. Another branch of the thread uses the compaction that matches its history.
 
-    It stands before the model and hears of no refusal: where a provider says that it was given too much all the same,
-    `CompactionMiddleware` answers that; here the budget is to be smaller.
+    The node runs before the model and receives no refusals. If a provider still refuses a context as too large, use
+    `CompactionMiddleware`, which handles refusals, or set a smaller budget.
 
-    A nested graph is recorded in a conversation of its own, which a search leaves out unless it is named. Without a
-    thread in the config, as in a plain chain, and in a nested graph that saves no checkpoints, nothing is recorded, and
-    this object alone remembers what it compacted.
+    A nested graph is recorded in its own conversation, which a search includes only if it is named. Nothing is recorded
+    without a thread in the config, as in a plain chain, or in a nested graph that saves no checkpoints. Then only this
+    object remembers its compactions.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
-        model: What summarizes: a LangChain model, a function from messages to text, or a name such as
-            "openai:gpt-5-mini". Default None: summaries are made of what was said, without a model.
-        config: The budget and what is done to keep it. Default: `ManagedMemoryConfig()`.
-        shrink: Whether the state's history itself is replaced by the context, at every compaction. The key
-            "llm_input_messages" is not needed then. Default False.
-        conversation_id: Where to record. Default: the conversation of the run.
-        namespace: Whose it is. Default: that of the run.
-        share_conversation: Whether a nested graph is recorded in its caller's conversation. Default False: it has its
-            own.
-        tools: The tools that the agent's model is given: their schemas take room too. Default: none.
-        system: What is sent to the model before the messages, and does not stand among them. Default: nothing.
-        window: The tokens that the agent's model takes. Default: those of `model`, if it tells.
+        model: The summarizer: a LangChain model, a function from messages to text, or a name such as
+            "openai:gpt-5-mini". Default None: extractive summaries from the original messages, without a model.
+        config: The budget and the policy. Default: `ManagedMemoryConfig()`.
+        shrink: True replaces the state's history itself by the context at every compaction. The key
+            "llm_input_messages" is not needed then. Default: False.
+        conversation_id: The conversation that records the history. Default: the run's.
+        namespace: The namespace of the conversation. Default: the run's.
+        share_conversation: True records a nested graph in its caller's conversation. Default: False.
+        tools: The tools of the agent's model, whose schemas use tokens too. Default: none.
+        system: A prompt sent before the messages and not contained in them. Default: none.
+        window: The tokens that the agent's model accepts. Default: from the profile of `model`, if it has one.
 
     Raises:
-        InvalidInput: An argument is wrong.
+        InvalidInput: An argument is invalid.
         StorageError: The database cannot be opened.
     """
 
@@ -109,15 +106,15 @@ class CompactionNode(MemoryRunnable):
         self._database = self._compactor.database
         self._shrink = shrink
         counter = self._compactor.counter
-        counter.count_text("")  # chooses how to count now: that reads a file, which is not for an event loop to do
+        counter.count_text("")  # selects the encoding now: this reads a file, which would block an event loop
         self._overhead = counter.count((), tools=tools, system=system) if tools or system is not None else 0
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
-        """Give the context of a history.
+        """Return the context of a history.
 
         Args:
             input: A state that has the history under "messages", messages, or a prompt.
-            config: The run: its thread is where the history is recorded.
+            config: The config of the run. Its thread selects the conversation that records the history.
             **kwargs: Not used.
 
         Returns:
@@ -125,7 +122,7 @@ class CompactionNode(MemoryRunnable):
             the context.
 
         Raises:
-            InvalidInput: There are no messages, or the state of the graph lacks that key.
+            InvalidInput: The input has no messages, or the state of the graph lacks that key.
         """
         return super().invoke(input, config, **kwargs)
 
@@ -154,7 +151,7 @@ class CompactionNode(MemoryRunnable):
             return state_update([(key, view.messages)]) if in_graph else {key: view.messages}
         if not view.compacted:
             return {}
-        from langgraph.types import Overwrite  # noqa: PLC0415 - only those who shrink a graph's state need it
+        from langgraph.types import Overwrite  # noqa: PLC0415 - only shrink=True needs it
 
         # The only update that replaces a history under `add_messages` and under a DeltaChannel alike.
         value = Overwrite(without_stand_ins(view.messages))
@@ -162,6 +159,6 @@ class CompactionNode(MemoryRunnable):
 
 
 class CompactionState(MessagesState):
-    """A history under `messages`, and under `llm_input_messages` what the model is to be shown of it."""
+    """A graph state with a history in `messages` and its context in `llm_input_messages`."""
 
     llm_input_messages: list[AnyMessage]

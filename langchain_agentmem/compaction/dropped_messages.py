@@ -1,17 +1,17 @@
-"""Which messages a summary stands for, and what they say: nothing that left a context is lost.
+"""`messages_behind` and the tools that retrieve messages which a compaction removed from the context.
 
-A compaction names what left the context with it, and the compaction that it went on from; so a summary leads to all
-messages that it goes back to. They stand in the conversation as they always did.
+A compaction records the messages that it removed and the compaction before it. So a summary leads to every message that
+it summarizes, directly or not. The conversation still holds these messages unchanged.
 
     for message in messages_behind(memory, view.messages[2], conversation_id="support-7"):
         print(message.role, message.text)
 
-Tools by which an agent brings back what left its context: one that searches, and one that shows things whole.
+An agent retrieves them with two tools: `recall_dropped` searches, `expand` shows whole messages.
 
     agent = create_agent(model, tools=[*own_tools, *memory.tools()], checkpointer=memory.checkpointer)
 
-They read the conversation of the thread in which they are called, and no other. What they give is data, between marks
-that nothing in it can end. Whatever goes wrong is told to the model in a sentence.
+The tools read only the conversation of the thread in which they are called. They return data between marks that no
+content can close. Errors are returned to the model as a sentence.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ from langchain_agentmem.storage.database import Database, MemoryLike, database_o
 from langchain_agentmem.tracing import documents
 
 SUMMARY = "sum-"
-"""What the id of a summary begins with."""
+"""The prefix of the id of a summary."""
 EXPAND = "compaction.expand"
-"""What it is called in a trace to bring back what stands behind an id."""
+"""The name of the step in a trace that retrieves the messages of an id."""
 _PAGE = 500
 
 
@@ -77,22 +77,22 @@ def messages_behind(
     offset: int = 0,
     limit: int | None = None,
 ) -> list[Message]:
-    """The messages that a summary stands for, word for word, in the order in which they were said.
+    """Return the original messages that a summary replaced, in their order.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
         summary: The summary's message in a compacted context, or its id.
-        conversation_id: The conversation, which for a graph is its thread.
-        namespace: Whose it is. Default: the running config's, else the root.
-        offset: How many of the first to leave out. Default: 0.
-        limit: Most messages. Default: all.
+        conversation_id: The conversation; for a graph, its thread.
+        namespace: The namespace of the conversation. Default: the running config's, else the root.
+        offset: The number of messages to skip. Default: 0.
+        limit: The most messages to return. Default: all.
 
     Returns:
-        The messages. Those that were deleted since are missing; empty if the conversation has no such summary.
+        The messages without those deleted since; empty if the conversation has no such summary.
 
     Raises:
-        InvalidInput: An argument is wrong.
-        StorageError: What is kept of the compaction is damaged.
+        InvalidInput: An argument is invalid.
+        StorageError: The stored compaction is damaged.
     """
     database = database_of(memory)
     check_whole("offset", offset)
@@ -111,16 +111,16 @@ amessages_behind = awaited(messages_behind)
 def behind(
     tx: Transaction, at: ThreadKey, summary: str, first: int = 0, end: int | None = None
 ) -> list[DroppedMessage] | None:
-    """Return the messages that a summary stands for, in their order; None if the conversation has no such summary.
+    """Return the messages that a summary replaced, in order; None for an unknown summary.
 
-    A summary that was part of the history itself, as in a state that is shrunk, stands for what it stood for.
+    A summary that was part of the history itself, as in a shrunk state, is replaced by its own messages.
 
     Args:
         tx: The transaction.
         at: The conversation.
         summary: The id of the summary.
-        first: The place of the first that is wanted.
-        end: The place behind the last. Default: all are.
+        first: The place of the first message to return. Default: 0.
+        end: The place after the last message to return. Default: no end.
     """
     record = _first_with(tx, at, summary)
     if record is None:
@@ -139,7 +139,7 @@ def behind(
 
 
 def said(tx: Transaction, at: ThreadKey, keys: Sequence[str]) -> list[DroppedMessage]:
-    """Messages of a conversation by their keys; those that are not there any more are left out."""
+    """Return messages of a conversation in the order of keys; deleted ones are left out."""
     found = {}
     for start in range(0, len(keys), _PAGE):
         page = json.dumps([*keys[start : start + _PAGE]])
@@ -150,7 +150,7 @@ def said(tx: Transaction, at: ThreadKey, keys: Sequence[str]) -> list[DroppedMes
 
 
 def _first_with(tx: Transaction, at: ThreadKey, summary: str) -> CompactionRecord | None:
-    """The compaction that a summary was made by."""
+    """Return the first compaction that contains a summary, or None."""
     if not summary:
         return None
     word = summary.encode("utf-8", "replace")
@@ -164,16 +164,16 @@ def _first_with(tx: Transaction, at: ThreadKey, summary: str) -> CompactionRecor
 logger = logging.getLogger(__name__)
 
 MOST_SHOWN = 20
-_ASKED = 10  # times as many are looked at, since a model's own searches are found too, and left out
-"""Messages that one search gives at most."""
+_ASKED = 10  # the search requests this many times more, since the model's own searches match too and are left out
+"""The most messages that one search returns."""
 PAGE_TOKENS = 3_800
-"""What a page may cost, in tokens."""
+"""The tokens that a page may have."""
 PASSAGE_TOKENS = 300
-"""How much of a message a search shows, in tokens."""
+"""The tokens of a message that a search shows."""
 
-_MARKS = 100  # tokens for the marks around a message, with what they tell of it
-_SURELY_FITS = 800  # characters, whatever they are
-_BEFORE = 200  # characters of a passage before the word that was found
+_MARKS = 100  # tokens for the marks around a message and its metadata
+_SURELY_FITS = 800  # characters, whatever their tokens
+_BEFORE = 200  # characters of a passage before the matched word
 _NO_THREAD = (
     "There is no conversation to look in: this run has no thread_id, or its graph saves no checkpoints. Whoever runs "
     'the agent gives it a thread with config={"configurable": {"thread_id": …}}.'
@@ -193,14 +193,14 @@ class _ExpandArguments(Arguments):
 
 
 def dropped_tools(memory: MemoryLike, conversation: ConversationOption) -> list[BaseTool]:
-    """The tools `recall_dropped` and `expand`.
+    """Create the tools `recall_dropped` and `expand`.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
         conversation: The conversation to read.
 
     Raises:
-        InvalidInput: An argument is wrong.
+        InvalidInput: An argument is invalid.
     """
     reader = _ConversationReader(database_of(memory), conversation.checked(), getattr(memory, "weights", None))
     return [
@@ -223,7 +223,7 @@ def dropped_tools(memory: MemoryLike, conversation: ConversationOption) -> list[
 
 
 class _ConversationReader:
-    """Reads the conversation of a run."""
+    """A reader of the conversation of a run, for the tools."""
 
     def __init__(self, database: Database, conversation: ConversationOption, weights: Weights | None) -> None:
         self._database = database
@@ -233,7 +233,7 @@ class _ConversationReader:
 
     def tool(self, action: Callable[..., str], name: str, about: str, schema: type[Arguments]) -> BaseTool:
         """Make the tool of an action on the conversation of a run."""
-        # Functions of their own, since it is from them that LangChain learns that they want the run's config.
+        # LangChain reads from the signatures of these functions that they need the run's config.
 
         def use(*, config: RunnableConfig, **given: Any) -> str:
             return self._result(action, config, given)
@@ -264,11 +264,11 @@ class _ConversationReader:
             lambda: {"query": query, "limit": most, "order": order, **place_of(at)},
             run_type="retriever",
         ) as step:
-            # This namespace and none below it: a conversation of the same id there is somebody else's.
+            # Only this namespace: a conversation with the same id in a namespace below belongs to another owner.
             kinds = message_log.MESSAGE, message_log.NESTED_MESSAGE
             walls = SearchFilter(at.path, at.path + "\x01", kinds=kinds, conversations=(at.name,))
             asked = question(query, self._database.now())
-            # Some of what is found is left out, so more is looked for.
+            # Some results are left out, so the search requests more.
             turn = running_turn(self._database, running_config())
             here = SearchView(conversations=(at.name,), turn=turn and turn._replace(path=at.path, name=at.name))
             search = Search(asked, walls, _ASKED * (most + 5), self._weights, here, name=None, order=order)
@@ -282,8 +282,8 @@ class _ConversationReader:
         first = "oldest" if order == "time" else "best"
         return "\n".join([f"{len(hits)} messages of this conversation, the {first} first. {_DATA}", *passages])
 
-    def expand(self, at: ThreadKey, id: str, page: int = 1) -> str:  # noqa: A002 - what a model calls it
-        """Show what stands behind an id."""
+    def expand(self, at: ThreadKey, id: str, page: int = 1) -> str:  # noqa: A002 - the name that models use
+        """Show the message with an id, or the messages that a summary replaced."""
         inputs = {**place_of(at), "id": id, "page": page}
         found = self._database.read(EXPAND, lambda tx: _found(tx, at, id), lambda: inputs)
         return self._page(id, found, page)
@@ -311,7 +311,7 @@ class _ConversationReader:
         return "\n".join([f"{what}, page {number} of {len(pages)}.{more} {_DATA}", *pages[number - 1]])
 
     def _pages(self, found: Sequence[DroppedMessage]) -> list[list[str]]:
-        """Messages on pages, as many as fit on each; what is too long for one is cut in parts."""
+        """Distribute messages over pages, and split messages that are too long for one page."""
         pages: list[list[str]] = []
         room = 0
         for message, time in found:
@@ -329,13 +329,13 @@ class _ConversationReader:
 
 
 def _found(tx: Transaction, at: ThreadKey, name: str) -> list[DroppedMessage] | None:
-    """What an id stands for: the messages behind a summary, or a message."""
+    """Return the messages that a summary id replaced, or the message with that id; else None."""
     behind_it = behind(tx, at, name) if name.startswith(SUMMARY) else None
     return (said(tx, at, [name]) or None) if behind_it is None else behind_it
 
 
 def _whole(message: Message) -> Turn:
-    """A message with its reasoning, wherever that stands: other models are not shown it, but it was said."""
+    """Return the turn of a message with its reasoning, which other models do not receive."""
     made = to_langchain(message)
     extra, turn = made.additional_kwargs, turn_of(made)
     content = made.content if isinstance(made.content, list) else []
@@ -351,7 +351,7 @@ def _marked(turn: Turn, key: str, time: datetime) -> str:
 
 
 def _is_worth_showing(message: Message) -> bool:
-    """System messages never leave a context, and what these tools were asked and gave would only be its own echo."""
+    """Return False for system messages, which never leave a context, and for these tools."""
     if message.role == "system" or (message.role == "tool" and message.name in RECALLING):
         return False
     names = {called(call)[0] for call in calls_of(to_langchain(message))}
@@ -359,7 +359,7 @@ def _is_worth_showing(message: Message) -> bool:
 
 
 def _first_of(text: str, terms: Iterable[str]) -> int:
-    """A little before the first of the words that were found."""
+    """Return the start of a passage, at most 200 characters before the first matched term."""
     lowered = text.lower()
     places = [place for term in terms if (place := lowered.find(term.lower())) >= 0]
     start = max(0, min(places, default=0) - _BEFORE)

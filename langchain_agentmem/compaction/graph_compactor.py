@@ -1,13 +1,13 @@
-"""Keeps contexts within their budget: what was compacted is remembered, and used again as long as it is true.
+"""`Compactor`: keeps contexts within budget, and reuses compactions as long as they match the history.
 
-Each turn of a graph the whole history comes in. What is new of it is recorded in the conversation of the thread; the
-newest compaction that is of this very history is looked up by its digest, and with the messages since makes the
-context. Only a context that has outgrown its threshold is compacted again, and what comes of it is kept before it is
-used. So nothing is lost where anything stops in between, and a history that did not change never costs a second call.
+Each turn of a graph passes the whole history. New messages are recorded in the conversation of the thread. The newest
+compaction of exactly this history is looked up by its digest. The compaction and the later messages make the context.
+Only a context above its threshold is compacted again, and the result is stored before it is used. So nothing is lost if
+a process stops in between, and an unchanged history never causes a second model call.
 
-A context that a provider refused as too large is made smaller than any threshold asks, so that the call can be
-repeated. All that may be summarized is, with few images. Where the provider still refuses, tool output in the protected
-tail is cut as well. A result counts only if fewer bytes would be sent.
+A context that a provider refused as too large is made smaller than the threshold requires, so that the call can be
+repeated. Every message that may be summarized is summarized, with few images. If the provider refuses again, tool
+output in the protected tail is cut too. A result is accepted only if it has fewer bytes.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ from langchain_agentmem.messages.message_marks import is_filler, is_made
 from langchain_agentmem.storage.database import Database
 
 USUAL_LIMIT = 25_000_000
-"""Bytes that a provider takes in one request, unless more is known of it."""
+"""Bytes that a provider accepts in one request, if `PAYLOAD_LIMITS` does not list it."""
 PAYLOAD_LIMITS = MappingProxyType(
     {"anthropic": 32_000_000, "anthropic-oauth": 32_000_000, "google": 100_000_000}
     | dict.fromkeys(("openai", "openai-oauth", "openrouter", "xai"), USUAL_LIMIT)
 )
-"""The same for each provider that has a name here."""
+"""Bytes that each of these providers accepts in one request."""
 _SHARE_OF_IMAGES = 0.5
 _MOST_IMAGES = 5
 _SHARE_OF_TOOL_OUTPUT = 16
@@ -74,7 +74,7 @@ _LEAST_TOOL_OUTPUT = 50
 
 
 def payload_bytes(messages: Sequence[BaseMessage]) -> int:
-    """How many bytes a context has when it is sent, images included."""
+    """Return the bytes of a context in a request, images included."""
     try:
         return len(json.dumps(convert_to_openai_messages(messages), default=repr).encode())
     except (TypeError, ValueError):  # a block that LangChain cannot translate
@@ -82,11 +82,11 @@ def payload_bytes(messages: Sequence[BaseMessage]) -> int:
 
 
 def thorough(situation: ProcessorContext, provider: str) -> ProcessorContext:
-    """What a compaction has to reach after a provider refused a context: all that may go goes.
+    """Return the processor context for a refused context: summarize every message that may go.
 
     Args:
-        situation: What a usual compaction has to reach.
-        provider: Who refused it.
+        situation: The processor context of a usual compaction.
+        provider: The provider that refused the context.
     """
     config = situation.config
     most = config.summarization.max_retained_images
@@ -104,11 +104,11 @@ def thorough(situation: ProcessorContext, provider: str) -> ProcessorContext:
 
 
 def with_tool_output_cut(outcome: PipelineOutcome, situation: ProcessorContext) -> PipelineOutcome:
-    """What a compaction came to, with all tool output cut, wherever it stands.
+    """Cut all tool output in the result of a compaction, also in the protected tail.
 
     Args:
-        outcome: What it came to.
-        situation: What was to be reached.
+        outcome: The result.
+        situation: The processor context of the compaction.
     """
     most = max(_LEAST_TOOL_OUTPUT, situation.target_tokens // _SHARE_OF_TOOL_OUTPUT)
     given = situation.config.tool_truncation
@@ -124,22 +124,22 @@ def with_tool_output_cut(outcome: PipelineOutcome, situation: ProcessorContext) 
 
 
 def provider_of(model: Any) -> str:
-    """The provider of a model, as `PAYLOAD_LIMITS` names it; empty for any other.
+    """Return the provider of a model, as named in `PAYLOAD_LIMITS`; empty for any other.
 
     Args:
-        model: A LangChain model, or whatever else a model is called by.
+        model: A LangChain model, or any other callable model.
     """
     model = getattr(model, "bound", model)
     try:
         told = model._get_ls_params().get("ls_provider")
-    except Exception:  # noqa: BLE001 - a model need not tell
+    except Exception:  # noqa: BLE001 - a model need not name its provider
         told = None
     name = f"{told} {getattr(model, '_llm_type', '')}".lower()
     return next((known for known in PAYLOAD_LIMITS if known in name), "")
 
 
 def name_of(model: Any) -> tuple[str, str]:
-    """What a model is called, so that one that is made anew for each call is known again.
+    """Return the class and name of a model, which identify it across objects.
 
     Args:
         model: A LangChain model.
@@ -151,25 +151,25 @@ def name_of(model: Any) -> tuple[str, str]:
 logger = logging.getLogger(__name__)
 
 REMEMBERED = 256
-"""Records and histories that are kept in memory."""
+"""The most records and histories kept in memory."""
 BATCH = 500
 """Messages that are recorded in one transaction."""
-_SHARE_OF_WINDOW = 0.8  # of a model that summarizes
-_BELOW = 0.9  # of what a provider refused
+_SHARE_OF_WINDOW = 0.8  # of the summarizer's window
+_BELOW = 0.9  # of the refused tokens
 _LEAST_LIMIT = 500
-"""No limit is lowered below so many tokens of messages."""
+"""The tokens of messages that a lowered limit still allows."""
 
 
 _Identity: TypeAlias = tuple[int, int] | None
 
 
 class ContextView(NamedTuple):
-    """What a model is to be shown.
+    """A context for a model.
 
     Attributes:
         messages: The context, valid for every provider.
-        tokens: What it costs, in tokens.
-        compacted: Whether it was compacted just now.
+        tokens: The tokens of the context.
+        compacted: True if it was compacted in this call.
     """
 
     messages: list[BaseMessage]
@@ -178,16 +178,16 @@ class ContextView(NamedTuple):
 
 
 class Compactor:
-    """Gives the context of histories, within a budget.
+    """A cache of compactions that makes contexts of histories, within a budget.
 
     Args:
-        database: Where histories are recorded and compactions are kept.
-        config: The budget, and what is done to keep it. Default: `ManagedMemoryConfig()`.
-        model: What summarizes, see `usable_model`; None for a summary without a model.
-        window: The tokens that the model of the agent takes. Default: those of `model`, if it tells.
+        database: The database that stores histories and compactions.
+        config: The budget and the policy. Default: `ManagedMemoryConfig()`.
+        model: The summarizer, see `usable_model`; None for a summary without a model.
+        window: The tokens that the agent's model accepts. Default: from the profile of `model`, if it has one.
 
     Raises:
-        InvalidInput: An argument is wrong.
+        InvalidInput: An argument is invalid.
     """
 
     def __init__(
@@ -207,7 +207,7 @@ class Compactor:
         self.counter = (
             given if isinstance(given, TokenCounter) else TokenCounter(given, image_tokens=config.image_token_estimate)
         )
-        # Those of no conversation are kept here alone, under numbers of their own.
+        # Records without a conversation exist only here, under their own numbers.
         self._records: OrderedDict[tuple[ThreadKey | None, int], CompactionRecord] = OrderedDict()
         self._settled: OrderedDict[tuple[ThreadKey | None, int], int] = OrderedDict()
         self._numbers = count(1)
@@ -216,22 +216,21 @@ class Compactor:
 
     @property
     def target(self) -> int:
-        """What a compaction brings a context down to, in tokens."""
+        """The target size of a compaction, in tokens."""
         return max(1, int(self.limit * (1 - self.config.active_context.min_reduction_ratio)))
 
     def limit_within(self, window: int | None) -> int:
-        """Return beyond how many tokens a context is compacted, for a model that takes so many, if that is known."""
+        """Return the tokens above which a context is compacted, for a model's window if known."""
         most = self.config.threshold_tokens
         return most if window is None else min(most, window)
 
     def viewing(self, messages: Sequence[BaseMessage], at: ThreadKey | None, *, overhead: int = 0) -> ContextView:
-        """What a model is to be shown of a history now.
+        """Record a history and return its context, compacted if it is due.
 
         Args:
-            messages: The whole history. It is not changed.
-            at: The conversation in which it is recorded. None for a history that nobody keeps: then nothing is
-                recorded, and compactions are remembered by this object alone.
-            overhead: Tokens that are sent beside the messages.
+            messages: The whole history. It is not modified.
+            at: The conversation that records it. None records nothing; then only this object remembers compactions.
+            overhead: Tokens sent in addition to the messages.
         """
         report = CompactionReport(self.database, at.name if at else "")
         limits = {"threshold_tokens": self.limit, "target_tokens": self.target}
@@ -257,17 +256,17 @@ class Compactor:
         attempt: int = 1,
         overhead: int = 0,
     ) -> ContextView | None:
-        """What a model is to be shown of a history that was refused as too large.
+        """Return a smaller context of a history that was refused as too large.
 
         Args:
             messages: The whole history.
             at: The conversation in which it is recorded, or None.
-            provider: Who refused it, see `recovered`.
-            attempt: See `recovered`.
-            overhead: Tokens that are sent beside the messages.
+            provider: The provider that refused it, see `thorough`.
+            attempt: The number of the attempt, see `compact`.
+            overhead: Tokens sent in addition to the messages.
 
         Returns:
-            What is to be sent instead; None where nothing could be made smaller.
+            The context to send instead; None if it could not be made smaller.
         """
         report = CompactionReport(self.database, at.name if at else "")
         inputs = {"provider": provider or None, "attempt": attempt, "messages": len(messages)}
@@ -280,18 +279,18 @@ class Compactor:
             return self._view(resolve(record), history, overhead, report, compacted=True)
 
     def lower(self, tokens: int, overhead: int) -> None:
-        """Note that a provider refused a context: from now on, contexts are kept below that.
+        """Lower the limit below the size of a refused context.
 
         Args:
-            tokens: What was refused, in tokens.
-            overhead: Tokens that are sent beside the messages; a limit leaves room for some messages, too.
+            tokens: The tokens of the refused context.
+            overhead: Tokens sent in addition to the messages. The limit leaves room for 500 tokens of messages.
         """
         self.limit = min(self.limit, max(int(tokens * _BELOW), self.calibrated(overhead) + _LEAST_LIMIT))
 
     def _found(
         self, messages: Sequence[BaseMessage], at: ThreadKey | None
     ) -> tuple[MessageHistory, CompactedContext, Callable[[CompactionRecord | None], CompactedContext]]:
-        """Record what is new in a history. Return it, its context, and what gives the context of a compaction."""
+        """Record new messages. Return the history, its context, and a resolver of compactions."""
         conversation, before = self._followed.get(at, (None, MessageHistory()))
         history = followed(before, messages, self.counter)
         conversation, known = self._noted(history, at, before, conversation)
@@ -303,14 +302,14 @@ class Compactor:
         return history, resolve(next((record for record in records if record is not None), None)), resolve
 
     def _put_beside(self, context: CompactedContext, at: ThreadKey | None, overhead: int) -> int:
-        """What the memory and the experiences take that stand in the prompts of a thread; 0 far from the limit."""
+        """Count the tokens of memory and experiences in prompts; 0 below half the limit."""
         if at is None or context.tokens + overhead < self.limit / 2:
             return 0
         asked = [message.id for message in context.messages if message.type == "human" and message.id]
         return prompt_notes.counting(self.database, at, asked)
 
     def forget(self) -> None:
-        """Forget what was read and said; what is still there will be read again."""
+        """Clear the caches; existing records and histories are read again when needed."""
         self._records.clear()
         self._followed.clear()
 
@@ -319,20 +318,20 @@ class Compactor:
     def _noted(
         self, history: MessageHistory, at: ThreadKey | None, before: MessageHistory, recorded_in: _Identity
     ) -> tuple[_Identity, Sequence[CompactionRecord]]:
-        """Record what is new in a history. Return its conversation, and the compactions there are, the newest first."""
+        """Record new messages. Return the conversation and its compactions, the newest first."""
         if at is None:
-            there = [*self._records.items()]  # in one go: other threads go on putting records there
+            there = [*self._records.items()]  # in one operation, since other threads add records meanwhile
             return None, [record for (where, _), record in reversed(there) if where is None]
         conversation, known = self.database.read(None, lambda tx: (identity(tx, at), headers(tx, at, STATE)))
         if conversation is None or recorded_in not in (conversation, None):
-            before = MessageHistory()  # what was recorded was deleted since
+            before = MessageHistory()  # the recorded conversation was deleted meanwhile
         new = [place for place in _unrecorded(before, history) if not is_filler(history.messages[place])]
         for start in range(0, len(new), BATCH):
             self._record(history, at, new[start : start + BATCH])
         return conversation, known
 
     def _record(self, history: MessageHistory, at: ThreadKey, places: Sequence[int]) -> None:
-        """Record the messages in these places."""
+        """Record the messages at these places."""
         now = self.database.now()
         messages = [(history.keys[place], history.messages[place]) for place in places]
         entries = [entry_of(replace(storable(each), message_id=key), now) for key, each in messages]
@@ -351,11 +350,11 @@ class Compactor:
     def base(
         self, context: CompactedContext, resolve: Callable[[CompactionRecord | None], CompactedContext], model: Any
     ) -> CompactedContext:
-        """Return the context to compact: before a summary made without a model, if there is a model now.
+        """Return the context to compact: before provisional summaries, if there is a model.
 
         Args:
             context: The context in use.
-            resolve: Returns the context that a compaction gives; the history itself for None.
+            resolve: Returns the context of a compaction; the history itself for None.
             model: The model that summarizes, or None.
         """
         record = context.record
@@ -364,7 +363,7 @@ class Compactor:
         return context if record is context.record else resolve(record)
 
     def loaded(self, at: ThreadKey | None, number: int) -> CompactionRecord | None:
-        """A compaction by its number; None where it is gone or damaged."""
+        """Load a compaction by its number; None if it is deleted or damaged."""
         record = self._records.get((at, number))
         if record is None and at is not None:
             try:
@@ -378,16 +377,16 @@ class Compactor:
     # -- sizes -------------------------------------------------------------------------------------------------
 
     def calibrated(self, tokens: int) -> int:
-        """What so many counted tokens are, by what providers have reported."""
+        """Scale counted tokens by the usage that providers have reported."""
         return math.ceil(tokens * self.counter.factor())
 
     def is_due(self, context: CompactedContext, tokens: int, model: Any, at: ThreadKey | None) -> bool:
-        """Whether to compact: the context is too large, and enough was said since the last time to gain by it.
+        """Return whether to compact: the context is too large, and a compaction would free enough.
 
         Args:
             context: The context.
-            tokens: What it costs.
-            model: What would summarize.
+            tokens: The tokens of the context.
+            model: The summarizer, or None.
             at: The conversation, or None.
         """
         record = context.record
@@ -399,11 +398,11 @@ class Compactor:
             return False
         if record is None:
             return True
-        settled = self._settled.get((at, record.id)) == context.grown  # nothing was said since this was compacted
+        settled = self._settled.get((at, record.id)) == context.grown  # no messages since this compaction
         return not settled and self._is_worth_it(context)
 
     def _is_worth_it(self, context: CompactedContext) -> bool:
-        """Whether as much can go as a compaction is to make room for; else the next turn would compact again."""
+        """Return whether enough tokens can be freed, so that the next turn need not compact again."""
         room = (self.limit - self.target) / self.counter.factor()
         if context.grown_tokens >= room:
             return True
@@ -413,7 +412,7 @@ class Compactor:
         return sum(self._cost(messages[each.start : each.stop]) for each in droppable(messages, shape)) >= room
 
     def _learn(self, history: MessageHistory, context: CompactedContext, overhead: int) -> None:
-        """Learn from what the provider reported with the last reply how many tokens a context really has."""
+        """Calibrate the counter with the reported input tokens of the last reply."""
         first = len(history.messages) - context.grown
         for place in range(len(history.messages) - 1, first, -1):
             if isinstance(reply := history.messages[place], AIMessage):
@@ -438,12 +437,12 @@ class Compactor:
     def situation(
         self, *, overhead: int = 0, model: Any = None, originals: Mapping[str, BaseMessage] = MappingProxyType({})
     ) -> ProcessorContext:
-        """What a compaction has to reach.
+        """Make the processor context of a compaction.
 
         Args:
-            overhead: Tokens that are sent beside the messages.
-            model: What summarizes. Default: this object's model.
-            originals: By their ids, messages as they were said, of which the context has shortened copies.
+            overhead: Tokens sent in addition to the messages.
+            model: The summarizer. Default: this object's model.
+            originals: The original messages of shortened copies in the context, by their ids.
         """
         model = self.model if model is None else model
         config = self.config.active_context
@@ -468,22 +467,21 @@ class Compactor:
         tokens: int = 0,
         attempt: int = 0,
     ) -> CompactionRecord | None:
-        """Compact a context, and keep the result.
+        """Compact a context and store the result.
 
-        Calls at its end that are still open stay. Its messages are called by their keys, so that a copy is known by its
-        id, however it was altered.
+        Open calls at its end stay. Messages get their keys as ids, so that a copy is recognized however it was altered.
 
         Args:
             base: The context.
-            situation: The target.
+            situation: The processor context.
             report: Reports the compaction.
             tokens: The tokens of the context that is replaced.
-            attempt: 0 for a context that outgrew its limit. Else the number of the attempt to make a refused context
-                smaller, in bytes, see `with_tool_output_cut`: the second one also cuts tool output in the protected
-                tail.
+            attempt: 0 for a context above its limit. Else the number of the attempt to reduce the bytes of a refused
+                context. From the second attempt on, tool output in the protected tail is cut too, see
+                `with_tool_output_cut`.
 
         Returns:
-            The compaction that counts from now on; None if a refused context could not be made smaller.
+            The compaction in use from now on; None if a refused context could not be made smaller.
         """
         later = count_open(base.messages)
         end = len(base.messages) - later
@@ -514,12 +512,12 @@ class Compactor:
         return record
 
     def _kept(self, before: CompactedContext, outcome: PipelineOutcome, *, tried: bool) -> CompactionRecord:
-        """Keep the result of a compaction.
+        """Store the result of a compaction.
 
         Args:
             before: The context that was compacted.
             outcome: The result.
-            tried: Whether a model was there to ask.
+            tried: Whether a model was available.
         """
         saved = max(0, self._cost(before.messages) - self._cost(outcome.messages))
         record, at = record_of(before, outcome, tried=tried, saved=saved), before.at
@@ -553,14 +551,14 @@ class Compactor:
         overhead: int = 0,
         compacted: bool = False,
     ) -> ContextView:
-        """What a model is shown of a context; where that is larger than its limit, an event says why.
+        """Return the view of a context; emit an event with the reason if it exceeds the limit.
 
         Args:
             messages: The context, valid for every provider.
-            context: The context.
-            report: Who is told.
-            overhead: Tokens that are sent beside the messages.
-            compacted: Whether it was compacted just now.
+            context: The context before its repair.
+            report: Emits the event.
+            overhead: Tokens sent in addition to the messages.
+            compacted: True if it was compacted in this call.
         """
         tokens = self.calibrated(context.tokens + self._repair_cost(context.messages, messages) + overhead)
         if self.config.active_context.enabled and tokens > self.limit:
@@ -570,7 +568,7 @@ class Compactor:
 
 
 def _is_sound(context: CompactedContext, history: MessageHistory) -> bool:
-    """Whether what was said since a context was compacted needs no repair behind it."""
+    """Return whether the messages after a compaction need no repair."""
     start, reached = len(context.messages) - context.grown, len(history.messages) - context.grown
     goes_on = not reached or role_of(context.messages[start - 1]) == role_of(history.messages[reached - 1])
     if goes_on and history.sound >= reached:
@@ -579,7 +577,7 @@ def _is_sound(context: CompactedContext, history: MessageHistory) -> bool:
 
 
 def _unrecorded(before: MessageHistory, history: MessageHistory) -> list[int]:
-    """Return the places of messages that are not recorded yet, or say something else than what was recorded."""
+    """Return the places of messages that are new or differ from the recorded ones."""
     digests = before.digests
     if history.digests[: len(digests)] == digests:
         return [*range(len(digests) - 1, len(history.messages))]
@@ -588,7 +586,7 @@ def _unrecorded(before: MessageHistory, history: MessageHistory) -> list[int]:
 
 
 def remember(remembered: OrderedDict[Any, Any], key: Any, value: Any) -> None:
-    """Put a value in, as the newest; the oldest leave where there are too many."""
+    """Add a value as the newest, and remove the oldest ones beyond `REMEMBERED`."""
     remembered.pop(key, None)
     remembered[key] = value
     while len(remembered) > REMEMBERED:

@@ -1,19 +1,17 @@
-"""`ManagedConversationMemory`: a conversation that keeps what a model is shown of it in a budget, as in MARSYS.
+"""`ManagedConversationMemory`: a conversation that keeps its context within a budget, as in MARSYS.
 
     chat = memory.managed_conversation("support-7", config=ManagedMemoryConfig(threshold_tokens=20_000), model=model)
     chat.add(role="user", content="…")
-    chat.messages              # what the model is shown: within the budget
-    chat.raw_messages          # everything ever said
+    chat.messages              # the context for the model, within the budget
+    chat.raw_messages          # every message of the log
 
-Context and log are two views. Compaction changes nothing that was said: ids, earlier versions and `raw_messages` stay
-what they are, and what left the context is found by `memory.search`. As LangChain's chat history it is the context, so
-`RunnableWithMessageHistory` stays within the budget.
+Context and log are two views. Compaction never modifies the log: ids, earlier versions and `raw_messages` stay the
+same, and `memory.search` finds messages that left the context. As a LangChain chat history the object returns the
+context, so `RunnableWithMessageHistory` stays within the budget.
 
-The context of a conversation's own log: read once, then only what is new of it.
-
-The newest compaction of the log and the messages after it make the context, so that opening a long conversation costs
-what its context costs. Whoever holds a context asks for what came since; where anything else happened, an edit or a
-removal, it is read anew.
+The newest compaction of the log and the messages after it make the context. So the cost of opening a long conversation
+depends on its context only. A known context is extended by the messages added since. After any other change, such as an
+edit or a removal, the context is read again.
 """
 
 from __future__ import annotations
@@ -67,7 +65,7 @@ def reading(tx: Transaction, at: ThreadKey, known: CompactedContext | None, coun
     Args:
         tx: The transaction.
         at: The conversation.
-        known: The context as it was read before, to go on from.
+        known: The context from the last read, which is extended if possible.
         counter: Counts tokens.
     """
     rows = query.branch_counts(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
@@ -95,7 +93,7 @@ def reading(tx: Transaction, at: ThreadKey, known: CompactedContext | None, coun
 def read_from(
     tx: Transaction, at: ThreadKey, record: CompactionRecord | None, counter: TokenCounter
 ) -> CompactedContext:
-    """Read the context that a compaction of a conversation gives; the whole conversation where there is none."""
+    """Read the context of a compaction; the whole conversation if `record` is None."""
     rows = query.branch_counts(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
     if not rows:
         return CompactedContext(at=at)
@@ -105,7 +103,7 @@ def read_from(
     def span_of(span: KeySpan) -> list[tuple[str, BaseMessage]]:
         ends = (query.slot_of_key(tx, branch=now["id"], key=key) for key in span)
         first, last = (found[0]["slot"] if found else None for found in ends)
-        # A beginning that is gone was dropped by a retention, with all that came before it.
+        # If the first message of a span is gone, a retention deleted it and every message before it.
         between = {"first": first or 0, "last": -1 if last is None else last}
         return _placed(empty, query.messages_between(tx, branch=now["id"], **between), gap=2)
 
@@ -118,7 +116,7 @@ def read_from(
 
 
 def _extended(known: CompactedContext, now: Any, rows: Sequence[Any], counter: TokenCounter) -> CompactedContext:
-    """Return a context with the messages of these rows behind it."""
+    """Return a context extended by the messages of these rows."""
     known = replace(known, places=known.places.copy(), slots=known.slots.copy())
     new = _placed(known, rows, gap=1 if known.grown else 2)
     tokens = sum(counter.count_message(message) for _, message in new)
@@ -136,9 +134,9 @@ def _extended(known: CompactedContext, now: Any, rows: Sequence[Any], counter: T
 
 
 def _placed(context: CompactedContext, rows: Sequence[Any], *, gap: int) -> list[tuple[str, BaseMessage]]:
-    """Note the places of messages in a context, and return them; those on both sides of a gap are no neighbours.
+    """Add the places of messages to a context and return the messages.
 
-    Images are named, for the counter; they are read when a message is shown.
+    A gap of 2 separates messages that are not neighbours. Images are only named, for the counter, and read later.
     """
     first = next(reversed(context.places.values()), 0) + gap
     context.places.update((row["key"], place) for place, row in enumerate(rows, first))
@@ -155,18 +153,18 @@ logger = logging.getLogger(__name__)
 
 _MARKS = (MADE.encode(), SUMMARY.encode())
 ASKED = "compact_if_needed"
-"""The event that somebody asks for a compaction."""
+"""The event of an explicit call of `compact_if_needed`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContextState:
-    """What a trigger strategy decides by.
+    """The state of a context, for trigger strategies.
 
     Attributes:
-        event: What happened: "add", "get_messages", or "compact_if_needed".
-        messages: The context as it is.
-        tokens: What it costs, in tokens.
-        threshold_tokens: What it may cost.
+        event: The event: "add", "get_messages", or "compact_if_needed".
+        messages: The current context.
+        tokens: The tokens of the context.
+        threshold_tokens: The tokens that the context may have.
         due: Whether the configuration would compact it now.
         config: The configuration.
     """
@@ -180,11 +178,11 @@ class ContextState:
 
 
 TriggerStrategy: TypeAlias = Callable[[ContextState], bool]
-"""Says whether to compact now."""
+"""A function that returns whether to compact now."""
 ProcessStrategy: TypeAlias = Processor
-"""Compacts in place of the processors: takes messages and a `Situation`, gives messages."""
+"""A function that replaces the processors: from messages and a `ProcessorContext` to messages."""
 RetrievalStrategy: TypeAlias = Callable[[list[BaseMessage], ManagedMemoryConfig], Sequence[BaseMessage]]
-"""Takes the context and gives what is shown of it; what it gives is not kept."""
+"""A function from the context to the messages to show; its result is not stored."""
 
 
 _CHANGES: Mapping[Any, frozenset[str]] = {
@@ -196,24 +194,24 @@ _Function: TypeAlias = Callable[..., Any] | None
 
 
 class ManagedConversationMemory(ConversationMemory):
-    """A conversation whose context stays in a budget.
+    """A conversation whose context stays within a budget.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
-        conversation_id: Which conversation. Default: a new one.
-        namespace: Whose it is. Default: the running config's, else the root.
-        description: A system message to begin with, kept by `reset_memory` and by every compaction.
-        retention: Which messages to keep after each addition. Default: all, for ever.
-        config: The budget, and what is done to keep it. Default: `ManagedMemoryConfig()`.
-        model: What summarizes, see `usable_model`. Default None: what `runtime` brings, and without that summaries are
-            made of what was said, without a model, until a model is there.
-        trigger_strategy: Says when to compact. Default: when one of the configuration's events finds the context too
-            large.
-        process_strategy: Compacts in place of the configuration's processors. Default: those.
-        retrieval_strategy: Says what of the context is shown. Default: all of it.
+        conversation_id: The conversation. Default: a new one.
+        namespace: The namespace of the conversation. Default: the running config's, else the root.
+        description: The first system message, kept by `reset_memory` and by every compaction.
+        retention: The messages to keep after each addition. Default: all, for ever.
+        config: The budget and the policy. Default: `ManagedMemoryConfig()`.
+        model: The summarizer, see `usable_model`. Default None: the model in `runtime`. Without any model, summaries
+            are extracts of the original messages, until a model is available.
+        trigger_strategy: Decides when to compact. Default: when the context is too large at one of the configured
+            events.
+        process_strategy: Replaces the configured processors. Default: the configured processors.
+        retrieval_strategy: Selects the messages of the context to show. Default: all.
 
     Raises:
-        InvalidInput: An argument is wrong, or the configuration needs a window that nobody knows.
+        InvalidInput: An argument is invalid, or the configuration needs an unknown window.
         StorageError: The database cannot be opened.
     """
 
@@ -247,7 +245,7 @@ class ManagedConversationMemory(ConversationMemory):
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # an attribute in the abstract class
-        """What a model is to be shown, within the budget: the same as `get_context`. Everything is `raw_messages`."""
+        """The context within the budget, as from `get_context`; `raw_messages` is the whole log."""
         return self.get_context()
 
     async def aget_messages(self) -> list[BaseMessage]:
@@ -255,11 +253,11 @@ class ManagedConversationMemory(ConversationMemory):
         return await self.aget_context()
 
     def get_messages(self) -> list[dict[str, Any]]:
-        """Return what a model is to be shown, as dictionaries that it accepts, within the budget."""
+        """Return the context within the budget, as dictionaries that a model accepts."""
         return [from_langchain(each).to_llm_dict(part_of=part_or_placeholder) for each in self.get_context()]
 
     def get_context(self) -> list[BaseMessage]:
-        """The same as LangChain messages; those that were said keep their ids.
+        """Return the context as LangChain messages; original messages keep their ids.
 
         Image files are read, as for `raw_messages`.
         """
@@ -267,7 +265,7 @@ class ManagedConversationMemory(ConversationMemory):
             report = self._report()
             context, compacted = self._compact_after("get_messages", report)
             seen = _seen(context)
-            seen = replace(seen, messages=list(map(_copied, seen.messages)))  # whoever is given them may change them
+            seen = replace(seen, messages=list(map(_copied, seen.messages)))  # callers may modify the copies
             view = self._compactor.shown(repaired(seen.messages), seen, report, compacted=compacted)
             if self._retrieve is not None:
                 chosen = checked_messages(self._retrieve(view.messages, self.config), "retrieval_strategy")
@@ -278,19 +276,19 @@ class ManagedConversationMemory(ConversationMemory):
     aget_context = awaited(get_context)
 
     def get_raw_messages(self) -> list[dict[str, Any]]:
-        """Everything ever said, as dictionaries that a provider accepts; the same as `retrieve_all`."""
+        """Return every message as a dictionary that a provider accepts, like `retrieve_all`."""
         return self.retrieve_all()
 
     aget_raw_messages = awaited(get_raw_messages)
 
     def get_cache_stats(self) -> dict[str, Any]:
-        """How the context was come by.
+        """Return statistics about the cached context.
 
         Returns:
-            "hits": it had not changed; "extensions": only what was new was read; "misses": it was read anew;
+            "hits": reads of an unchanged context; "extensions": reads of new messages only; "misses": full reads;
             "invalidations": changes that the configuration names; "compactions"; "context_messages" and
-            "context_tokens": its size when it was last looked at; "raw_messages": how many there are in the log;
-            "valid": whether it was read at all.
+            "context_tokens": its size at the last read; "raw_messages": the number of messages in the log;
+            "valid": whether a context is cached.
         """
         context = self._context or CompactedContext()
         return {
@@ -306,18 +304,19 @@ class ManagedConversationMemory(ConversationMemory):
     # -- compacting --------------------------------------------------------------------------------------------
 
     def compact_if_needed(self, runtime: Mapping[str, Any] | None = None) -> bool:
-        """Compact the context if it has outgrown its threshold.
+        """Compact the context if it exceeds its threshold.
 
-        A summary that had to be made without a model is made anew as soon as there is one.
+        A summary made without a model is replaced as soon as a model is available.
 
         Args:
-            runtime: "compaction_model", which summarizes, see `usable_model`. Default: this memory's model.
+            runtime: A dictionary with "compaction_model", the summarizer, see `usable_model`. Default: this memory's
+                model.
 
         Returns:
-            Whether anything was compacted.
+            Whether the context was compacted.
 
         Raises:
-            InvalidInput: The runtime is no dictionary, or its model cannot be asked.
+            InvalidInput: The runtime is not a dictionary, or its model is not usable.
         """
         _, compacted = self._compact_after(ASKED, self._report(), _model_in(runtime))
         return compacted
@@ -325,17 +324,18 @@ class ManagedConversationMemory(ConversationMemory):
     def compact_for_payload_error(self, runtime: Mapping[str, Any] | None = None) -> bool:
         """Make the context smaller after a provider refused it as too large.
 
-        All before the protected tail is summarized, with few images: at most half of the bytes that the provider takes.
+        Every message before the protected tail is summarized. The kept images use at most half of the bytes that the
+        provider accepts.
 
         Args:
-            runtime: "compaction_model", and "provider": "anthropic", "openai", "openrouter", "xai", "google" or
-                another.
+            runtime: A dictionary with "compaction_model" and "provider": "anthropic", "openai", "openrouter", "xai",
+                "google" or another.
 
         Returns:
-            Whether it has fewer bytes now. Otherwise nothing was changed.
+            Whether the context has fewer bytes now. If False, nothing changed.
 
         Raises:
-            InvalidInput: The runtime is no dictionary, or its model cannot be asked.
+            InvalidInput: The runtime is not a dictionary, or its model is not usable.
         """
         model, provider = _model_in(runtime), str((runtime or {}).get("provider") or "")
         report = self._report()
@@ -351,20 +351,20 @@ class ManagedConversationMemory(ConversationMemory):
             return made is not None
 
     def forget(self) -> None:
-        """Forget the context that was read; it will be read again."""
+        """Clear the cached context; it is read again when needed."""
         self._context = None
 
     # -- how it is done ----------------------------------------------------------------------------------------
 
     def _compact_after(self, event: str, report: CompactionReport, model: Any = None) -> tuple[CompactedContext, bool]:
-        """Compact if an event calls for it, which is a step only then. Return the context, and whether it did."""
+        """Compact if an event requires it. Return the context, and whether it was compacted."""
         model = self._compactor.model if model is None else model
         context = self._followed()
         tokens = self._compactor.calibrated(context.tokens)
         due = self._compactor.is_due(context, tokens, model, self._at)
         triggered = context.branch is not None and self._is_triggered(event, context, tokens, due=due)
         report.sized(NOTHING, (tokens, len(context.messages)))
-        if triggered or event == ASKED:  # a trace also shows that there was nothing to do
+        if triggered or event == ASKED:  # an explicit call is traced even if nothing was due
             with report.step(COMPACT, self._at, event):
                 if triggered:
                     context = self._compacted(context, tokens, model, report, due=due)
@@ -373,21 +373,21 @@ class ManagedConversationMemory(ConversationMemory):
     def _compacted(
         self, context: CompactedContext, tokens: int, model: Any, report: CompactionReport, *, due: bool
     ) -> CompactedContext:
-        """The context, compacted."""
+        """Compact the context and return the new one."""
         context = _seen(context)
         base = self._compactor.base(context, self._resolved, model)
         situation = self._compactor.situation(model=model, originals=self._originals(base))
         if self._process is not None:
             config = situation.config.replace(mode="compaction", processor_order=[self._process])
             situation = replace(situation, config=config)
-        if not due:  # somebody else decided, so there is to be some gain
+        if not due:  # the strategy decided on a context below its threshold: still reduce it
             left = int(base.tokens * (1 - situation.config.min_reduction_ratio))
             situation = replace(situation, target_tokens=min(situation.target_tokens, left))
         self._compactor.compact(base, situation, report, tokens=tokens)
         return self._followed(anew=True)
 
     def _originals(self, context: CompactedContext) -> dict[str, BaseMessage]:
-        """The messages of which the context has copies, as they were said."""
+        """Return the original messages of the copies in the context, by their ids."""
         found = self._database.read(None, lambda tx: said(tx, self._at, [*context.copies]))
         return {each.message.message_id: to_langchain(each.message) for each in found}
 
@@ -407,7 +407,7 @@ class ManagedConversationMemory(ConversationMemory):
         return bool(self._trigger(state))
 
     def _followed(self, *, anew: bool = False) -> CompactedContext:
-        """The context as it is now; what is known of it already is not read again."""
+        """Return the current context; extend the cached one if possible, unless `anew`."""
         known = self._context
         read = partial(reading, at=self._at, known=None if anew else known, counter=self._compactor.counter)
         context = self._run(None, read)
@@ -422,7 +422,7 @@ class ManagedConversationMemory(ConversationMemory):
         return _seen(self._database.read(None, read))
 
     def _add(self, said: Sequence[message_log.LogEntry]) -> Operation[message_log.AppendResult]:
-        """What a compaction made of messages is not said again by somebody who was shown it and hands it back."""
+        """Add entries, except fillers and existing messages that a compaction made."""
         made = {entry.key: message for entry in said if (message := _made_in(entry)) is not None}
         if not made:
             return super()._add(said)
@@ -443,7 +443,7 @@ class ManagedConversationMemory(ConversationMemory):
         if "add" in self.config.trigger_events:
             try:
                 self._compact_after("add", self._report())
-            except Exception as error:  # what was added is added
+            except Exception as error:  # the message stays added
                 if leaves_the_node(error):
                     raise
                 logger.warning("The context could not be compacted; it will be tried again.", exc_info=True)
@@ -458,14 +458,14 @@ class ManagedConversationMemory(ConversationMemory):
 
 
 def _seen(context: CompactedContext) -> CompactedContext:
-    """A context with its image files read: a compaction weighs and keeps what a model is sent."""
+    """Read the image files of a context, so that a compaction counts what a model receives."""
     if not any(has_images(each) for each in context.messages):
         return context
     return replace(context, messages=list(map(with_images, context.messages)))
 
 
 def _made_in(entry: message_log.LogEntry) -> BaseMessage | None:
-    """The message of an entry if a compaction made it."""
+    """Return the message of an entry if a compaction made it, else None."""
     if not any(mark in entry.body for mark in _MARKS):
         return None
     message = to_langchain(decode_body(entry.body, entry.key))

@@ -1,19 +1,15 @@
-"""Processors that ask no model: each takes messages and gives messages, and changes none that it was given.
+"""Processors of a compaction: functions from messages to messages that modify none of their arguments.
 
     shorter = tool_truncation(messages, config=ToolTruncationConfig(max_tool_message_tokens=300))
 
-Each can be used alone and in any order. Doing it twice is doing it once. What a processor takes out of a context is not
-lost: it stays in the log, or with whoever gave the messages.
+`tool_truncation`, `backward_packing` and `sliding_window` call no model. Each can be used alone and in any order, and
+is idempotent. Messages that a processor removes from a context are not lost: the log or the caller still has them.
 
-The processor that summarizes: the oldest messages become one summary, which goes on from the summary before.
+`summarization` replaces the oldest messages by one summary, which continues the summary before. As many messages as the
+target allows stay unchanged. The model receives every message that is replaced, and the first instruction for context.
 
-As much as the target allows stays as it was said. What goes is given to the model, all of it, and with it the first
-instruction, so that the summary knows what it is about.
-
-Processors run one after the other, until the context is small enough.
-
-A processor that fails is passed over, one that makes a context larger is not believed, and what comes out is always
-valid for a provider.
+`compacting` runs processors one after the other until the context is small enough. It skips a processor that fails or
+makes the context larger. Its result is always valid for a provider.
 """
 
 from __future__ import annotations
@@ -65,9 +61,9 @@ def tool_truncation(
 
     Args:
         messages: A history.
-        config: How much is kept of each. Default: `ToolTruncationConfig()`.
+        config: The size that each message may have. Default: `ToolTruncationConfig()`.
         counter: Counts tokens. Default: a new one.
-        everywhere: Whether the protected tail is cut too. Default False.
+        everywhere: True also cuts the protected tail. Default: False.
 
     Returns:
         The history; messages that are short enough are the same objects.
@@ -93,21 +89,21 @@ def backward_packing(
     counter: TokenCounter | None = None,
     keep_first: bool = True,
 ) -> list[BaseMessage]:
-    """Keep the newest messages that fit beside what must stay, without a gap.
+    """Keep the protected messages, and the newest other messages that fit, without a gap.
 
-    System messages, the first instruction, a summary, the request at hand and the protected tail always stay. Nothing
-    stands for what is left out: as much as fits is shown. A context that is recorded tells what left it with
-    `CompactionEvent.dropped_ids`; `recall_dropped` finds it, and `expand` brings back each by its id.
+    System messages, the first instruction, a summary, the current request and the protected tail are protected. No
+    placeholder replaces dropped messages. For a recorded context, `CompactionEvent.dropped_ids` reports them,
+    `recall_dropped` finds them, and `expand` retrieves each by its id.
 
     Args:
         messages: A history.
-        max_tokens: What the result may cost, if that can be reached.
-        config: What is protected. Default: from the last assistant message on.
+        max_tokens: The tokens that the result may have, if possible.
+        config: The protected tail. Default: from the last assistant message on.
         counter: Counts tokens. Default: a new one.
-        keep_first: Whether the first thing a user said stays. Default True.
+        keep_first: True keeps the first user message. Default: True.
 
     Returns:
-        The history, as every provider accepts it; the kept messages are the same objects.
+        The history, valid for every provider; the kept messages are the same objects.
     """
     config, counter = config or BackwardPackingConfig(), counter or TokenCounter()
     valid = repaired(messages)
@@ -123,19 +119,19 @@ def backward_packing(
 def sliding_window(
     messages: Sequence[BaseMessage], *, max_tokens: int, counter: TokenCounter | None = None
 ) -> list[BaseMessage]:
-    """Show system messages and as many of the newest messages as fit, calls always with their results.
+    """Keep system messages and the newest messages that fit, calls with their results.
 
-    The last thing a user said is always shown, so that the context has a user message; and whatever is newest is, even
-    where that alone is too large. A window shows its newest messages and nothing else, so that nothing stands for
-    what is left out; it is told of and brought back as for `backward_packing`.
+    The last user message always stays, so that the context has a user message. The newest messages stay even if they
+    alone are too large. No placeholder replaces dropped messages; they are reported and retrieved as for
+    `backward_packing`.
 
     Args:
         messages: A history.
-        max_tokens: What the result may cost, if that can be reached.
+        max_tokens: The tokens that the result may have, if possible.
         counter: Counts tokens. Default: a new one.
 
     Returns:
-        The history, as every provider accepts it; the kept messages are the same objects.
+        The history, valid for every provider; the kept messages are the same objects.
     """
     counter = counter or TokenCounter()
     valid = repaired(messages)
@@ -157,7 +153,7 @@ def _packed(
     *,
     least: int = 0,
 ) -> list[int]:
-    """The places of what is kept, with the newest of what is loose that fit beside it, and so many in any case."""
+    """Return the kept places plus the newest loose groups that fit, `least` groups at least."""
     costs = list(map(counter.count_message, messages))
     left = max_tokens - sum(costs[place] for place in kept)
     for rank, bundle in enumerate(reversed(loose)):
@@ -179,7 +175,7 @@ def _is_tool_output(message: BaseMessage, config: ToolTruncationConfig) -> bool:
 
 
 def _with_text(message: BaseMessage, change: Callable[[str], str]) -> BaseMessage:
-    """Return the message with its texts changed; the same object if none is."""
+    """Return the message with its texts changed; the same object if no text changes."""
 
     def changed(block: Any) -> Any:
         if isinstance(block, dict) and isinstance(block.get("text"), str):
@@ -192,10 +188,10 @@ def _with_text(message: BaseMessage, change: Callable[[str], str]) -> BaseMessag
 
 
 _FRAME = 80
-"""What the message of a summary costs beside its texts, at most, in tokens."""
+"""The most tokens of a summary message without its texts."""
 _LEAST = 64
-"""A summary is not worth making where it could not have so many tokens."""
-_SPARE = 10  # a cut may go on by a tenth of the target, to where a round begins
+"""The least tokens that a summary must be able to have."""
+_SPARE = 10  # a cut may extend by a tenth of the target, to the beginning of a round
 
 
 def summarization(
@@ -206,21 +202,21 @@ def summarization(
     config: SummarizationConfig | None = None,
     counter: TokenCounter | None = None,
 ) -> list[BaseMessage]:
-    """Summarize the oldest messages of a context that costs too much.
+    """Summarize the oldest messages of a context that is too large.
 
     Args:
-        messages: A history. It may begin with a summary that this made before, which is then continued.
-        model: What summarizes, see `usable_model`. Where it is None or fails, the summary is made of what was said,
-            without a model.
-        max_tokens: What the result may cost, if that can be reached. A context that costs no more is given back.
-        config: How to summarize. Default: `SummarizationConfig()`.
+        messages: A history. If it begins with a summary from an earlier call, the new summary continues it.
+        model: The summarizer, see `usable_model`. If it is None or fails, the summary is an extract of the original
+            messages.
+        max_tokens: The tokens that the result may have, if possible. A context with no more tokens is returned as is.
+        config: The options of summaries. Default: `SummarizationConfig()`.
         counter: Counts tokens. Default: a new one.
 
     Returns:
-        System messages, the first instruction, the summary, and the newest messages as they were: the same objects.
+        System messages, the first instruction, the summary, and the newest messages: the same objects.
 
     Raises:
-        InvalidInput: The model cannot be asked.
+        InvalidInput: The model is not usable.
     """
     given = config or SummarizationConfig()
     situation = ProcessorContext(
@@ -239,15 +235,15 @@ asummarization = awaited(summarization)
 def shortening(
     messages: list[BaseMessage], situation: ProcessorContext, database: Database | None = None
 ) -> tuple[list[BaseMessage], SummaryResult | None]:
-    """Summarize as much as the target needs, and no more.
+    """Summarize as many messages as the target requires.
 
     Args:
         messages: A valid history.
-        situation: What to reach, and with what.
+        situation: The processor context.
         database: The database whose traces show the model's calls. Default: only LangChain's own traces do.
 
     Returns:
-        The context, and what came of summarizing; None where there was nothing to summarize.
+        The context, and the result of summarizing; None if there was nothing to summarize.
     """
     if situation.fits(messages) and not situation.thorough:
         return messages, None
@@ -282,7 +278,7 @@ def shortening(
     behind = [message for place, message in enumerate(messages[cut:], cut) if place not in gone]
     most = min(situation.tokens(messages) - 1, situation.target_tokens)
     room = most - situation.tokens([*ahead, *behind])
-    # The id is the same for the same messages, so that who compacts again after a crash makes the same summary.
+    # The id depends on the messages only, so that a repeated compaction after a crash uses the same id.
     told = repr((before.id if before else None, [(each.id, each.type, each.content) for each in dropped]))
     key = f"sum-{blake2b(told.encode(), digest_size=8).hexdigest()}"
     summary = _with_affordable_images(replace(made.summary, stands_for=stands_for), situation, room, key)
@@ -290,7 +286,7 @@ def shortening(
 
 
 def _going(messages: list[BaseMessage], shape: HistoryShape, situation: ProcessorContext) -> list[MessageGroup]:
-    """The fewest of the oldest messages without which the context is within its target, or all that may go."""
+    """Return the fewest oldest groups to summarize for the target; else all droppable ones."""
     loose = droppable(messages, shape)
     if situation.thorough:
         return loose
@@ -307,7 +303,7 @@ def _going(messages: list[BaseMessage], shape: HistoryShape, situation: Processo
 def _to_the_round(
     messages: list[BaseMessage], loose: list[MessageGroup], place: int, situation: ProcessorContext
 ) -> int:
-    """A little further, to where a round begins, so that no answer is left without its question."""
+    """Move a cut forward to the start of a round, so that no answer loses its question."""
     spare = situation.target_tokens // _SPARE
     for later in range(place, len(loose)):
         if is_said_by_user(messages[loose[later].start]):
@@ -319,7 +315,7 @@ def _to_the_round(
 
 
 def _with_affordable_images(summary: Summary, situation: ProcessorContext, tokens: int, key: str) -> Summary:
-    """The summary with the newest of its images that so many tokens, and the bytes of the situation, allow."""
+    """Return the summary with its newest images that fit the tokens and the image bytes."""
     images, most = summary.kept_images, situation.image_bytes
     while images:
         size = sum(len(json.dumps(image.block, default=repr)) for image in images)
@@ -333,15 +329,15 @@ def _with_affordable_images(summary: Summary, situation: ProcessorContext, token
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PipelineOutcome:
-    """What a compaction came to.
+    """The result of a compaction.
 
     Attributes:
         messages: The context, valid for every provider.
-        tokens: What it costs.
+        tokens: The tokens of the context.
         stages_run: The processors that ran, in order.
         summary: The new summary, if there is one.
-        failures: What went wrong on the way: the name of each stage that failed, and its error.
-        reason: Why the context is larger than the target, in a sentence; None where it is not.
+        failures: The name and the error of each stage that failed.
+        reason: The explanation if the context is larger than the target, else None.
     """
 
     messages: list[BaseMessage]
@@ -355,11 +351,11 @@ class PipelineOutcome:
 def compacting(
     messages: Sequence[BaseMessage], situation: ProcessorContext, database: Database | None = None
 ) -> PipelineOutcome:
-    """Make a context as small as its target, if that can be.
+    """Run the processors until a context is within its target, if possible.
 
     Args:
-        messages: A history. It is not changed.
-        situation: What to reach, and with what.
+        messages: A history. It is not modified.
+        situation: The processor context.
         database: The database whose traces show the model's calls. Default: only LangChain's own traces do.
     """
     context = repaired(messages)
@@ -375,7 +371,7 @@ def compacting(
         if situation.fits(context) and not situation.thorough:
             break
         if processor == "backward_packing" and summarized and not packs_more:
-            continue  # what is left was not worth a summary, and is not dropped without one
+            continue  # the remaining messages were too short for a summary, and are not dropped without one
         name = processor if isinstance(processor, str) else getattr(processor, "__name__", type(processor).__name__)
         stages.append(name)
         try:
@@ -384,7 +380,7 @@ def compacting(
                 made, new = shortening(context, situation, database)
             else:
                 made = _processed(processor, context, situation)
-        except Exception as error:  # a processor that fails is passed over
+        except Exception as error:  # a processor that fails is skipped
             if leaves_the_node(error):
                 raise
             failures.append((name, error))
@@ -415,7 +411,7 @@ def _processed(
         case "tool_truncation":
             cut = tool_truncation(messages, config=config.tool_truncation, counter=counter)
             first = shape_of(messages, grace=config.tool_truncation.grace_recent_messages, keep_first=keep_first).first
-            if first is not None:  # it is pinned word for word, even if it looks like what a tool returned
+            if first is not None:  # it stays unchanged, even if it looks like tool output
                 cut[first] = messages[first]
             return cut
         case "backward_packing":
@@ -433,14 +429,14 @@ def _processed(
 
 
 def checked_messages(given: Any, by: str) -> Sequence[BaseMessage]:
-    """What a user's function gave, if it is messages.
+    """Validate the messages that a user's function returned, and return them.
 
     Args:
-        given: What it gave.
-        by: What the function is called.
+        given: The return value.
+        by: The name of the function.
 
     Raises:
-        InvalidInput: It is no list of messages.
+        InvalidInput: The value is not a list of messages.
     """
     if not isinstance(given, Sequence) or not all(isinstance(each, BaseMessage) for each in given):
         raise InvalidInput(f"The {by} gave no list of messages, but {safe_repr(given)}.")
@@ -448,7 +444,7 @@ def checked_messages(given: Any, by: str) -> Sequence[BaseMessage]:
 
 
 def why_larger(messages: Sequence[BaseMessage], situation: ProcessorContext) -> str:
-    """Why a context is larger than its target, in two sentences, so that somebody can do something about it."""
+    """Explain in two sentences why a context is larger than its target."""
     shape = shape_of(messages, grace=situation.config.summarization.grace_recent_messages)
     parts = {
         "the protected tail": messages[shape.tail :],

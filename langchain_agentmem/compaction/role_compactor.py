@@ -1,13 +1,13 @@
-"""`ContextCompactor`: a role's old rounds are summarized in the background, ahead of need, as in TaskWeaver.
+"""`ContextCompactor`: summarizes a role's old rounds in the background, ahead of need, as in TaskWeaver.
 
     compactor = ContextCompactor(session, "Planner", model, CompactorConfig(threshold=10, retain_recent=3))
     compactor.start()
     ...
     rounds, summary = session.get_role_rounds_with_compaction("Planner")
 
-Whoever writes a round only leaves word. A thread that lives as long as there is something to do looks whether enough
-rounds have no summary, and asks the model. The summary is in the database, and so is the right to make it: a restart
-goes on from there, and of several processes one does it.
+Writing a round only sends a notification. A background thread, which runs as long as there is work, checks whether
+enough rounds have no summary, and calls the model. The database stores the summary and the lease for making it. So a
+restart continues from the stored summary, and only one of several processes makes it.
 """
 
 from __future__ import annotations
@@ -55,26 +55,25 @@ _INPUT = 100_000
 
 
 class ContextCompactor:
-    """Keeps the rounds of one role within bounds, in the background.
+    """A background summarizer of the rounds of one role.
 
-    The rounds are never changed. What the model answers that is no summary, what it raises and what takes too long
-    leaves everything as it was; it is tried again after 1, 2, 4 and so on up to 60 seconds, and when the next round
-    begins.
+    The rounds are never modified. If the model raises, times out or answers no summary, nothing changes. The compactor
+    tries again after 1, 2, 4 and so on up to 60 seconds, and when the next round begins.
 
     Args:
-        session: The session. `create_round` leaves word by itself; where another process writes, call
+        session: The session. `create_round` notifies the compactor; if another process writes, call
             `notify_rounds_changed`.
         role: The role.
-        model: What summarizes: a LangChain model, a function from messages to text, or a name such as
-            "openai:gpt-5-mini". Default None: summaries are made of what was said, without a model.
-        config: When, and with which instructions. Default: `CompactorConfig()`.
-        summarization: How long a summary may be, how long to wait for it, and so on. Default: `SummarizationConfig()`.
+        model: The summarizer: a LangChain model, a function from messages to text, or a name such as
+            "openai:gpt-5-mini". Default None: extractive summaries from the original messages, without a model.
+        config: The thresholds and the instructions. Default: `CompactorConfig()`.
+        summarization: The length of a summary, the timeout, and so on. Default: `SummarizationConfig()`.
 
     Raises:
-        InvalidInput: An argument is wrong.
+        InvalidInput: An argument is invalid.
     """
 
-    _turning = PerProcess(threading.Lock)  # who stops it must not meet who has begun to start it
+    _turning = PerProcess(threading.Lock)  # `start` must not run twice at the same time
 
     def __init__(
         self,
@@ -105,7 +104,7 @@ class ContextCompactor:
         self._task: Task | None = None
 
     def start(self) -> None:
-        """Summarize from now on, beginning with what there is. Starting twice is starting once."""
+        """Start summarizing, beginning with the existing rounds. A second call has no effect."""
         with self._turning:
             if not self.config.enabled or (self._task is not None and not self._task.stopped):
                 return
@@ -113,26 +112,26 @@ class ContextCompactor:
         self.notify_rounds_changed()
 
     def stop(self) -> None:
-        """Summarize no more. Nothing is waited for: a model that is being asked may answer, and its answer is kept."""
+        """Stop summarizing, without waiting. The answer to a running model call is still stored."""
         if (task := self._task) is not None:
             task.stop()
 
     def notify_rounds_changed(self) -> None:
-        """Leave word that there may be something to do. Does nothing unless started; never waits."""
+        """Notify the compactor of changed rounds. Never waits; has no effect before `start`."""
         if (task := self._task) is not None:
             task.wake()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until there is nothing to do, or until time is up.
+        """Wait until no work is left, or until the timeout.
 
         Args:
-            timeout: Seconds. Default: for ever.
+            timeout: Seconds. Default: no timeout.
 
         Returns:
-            Whether there is nothing to do.
+            Whether no work is left.
 
         Raises:
-            InvalidInput: The time to wait is no number of seconds.
+            InvalidInput: The timeout is not a number of seconds.
         """
         timeout = check_timeout(timeout)
         task = self._task
@@ -144,14 +143,14 @@ class ContextCompactor:
         return 0.0 if seen_by(tx, self._at, self.role).due(self.config) else None
 
     def _summarize(self, lease: Lease) -> None:
-        """Summarize the rounds that are due, and keep the summary."""
+        """Summarize the rounds that are due, and store the summary."""
         report = CompactionReport(self._database, self._at.name, agent_name=self.role)
         with report.step(COMPACT, self._at, "rounds", role=self.role):
             seen = self._database.read(None, lambda tx: seen_by(tx, self._at, self.role))
             if going := seen.due(self.config):
                 self._summarize_rounds(going, seen, lease, report)
 
-    # -- what is done ------------------------------------------------------------------------------------------
+    # -- summarizing -------------------------------------------------------------------------------------------
 
     def _summarize_rounds(self, going: list[Round], seen: RoleHistory, lease: Lease, report: CompactionReport) -> None:
         reached = seen.record.reached if seen.record else 0
@@ -183,7 +182,7 @@ class ContextCompactor:
     def _keep(
         self, tx: Transaction, lease: Lease, seen: RoleHistory, going: list[Round], record: CompactionRecord, now: int
     ) -> None:
-        """Keep the summary of rounds, if they are still what was summarized and nobody else was quicker."""
+        """Store a summary, unless its rounds changed or another process stored one first."""
         found = message_log.locked(tx, self._at)
         if found is None or not lease.holds(tx):
             return
@@ -194,7 +193,7 @@ class ContextCompactor:
             query.prune_compactions(tx, branch=found[0], lane=lane_of(self.role), limit=KEPT)
 
     def _prompt(self) -> str | None:
-        """The instructions of the template's file; those of the configuration where there is none that can be used."""
+        """Return the instructions of the template file, or the configured ones if it is unusable."""
         usual, path = self._summarization.prompt, self.config.prompt_template_path
         try:
             text = yaml.safe_load(Path(path).read_text(encoding="utf-8"))["content"] if path else None
