@@ -1,8 +1,8 @@
-"""What a context was compacted to, as it is kept: the database's side of a compaction.
+"""The stored results of compactions.
 
-A record names the messages that stayed as they were, from one to another, and holds those that were made: a summary, a
-shortened tool output. With the messages it gives the very same context again, in any process. Who edits or removes a
-message takes away the records that stand for it.
+A record names the spans of messages that stayed unchanged, and holds the messages that the compaction made: a summary,
+a shortened tool output. Together with the messages it restores exactly the same context, in any process. An edit or a
+removal of a message deletes the records that include it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from langchain_agentmem.messages.message import Message, decode_body, encode_bod
 from langchain_agentmem.storage import Transaction, query
 
 STATE, LOG = "state", "log"
-"""Lanes: the context of a graph's state, and that of the conversation's own log. A role has a lane of its own."""
+"""The lanes of a graph's state and of the conversation's own log. A role has a lane of its own."""
 PAGE = 200
 
 
 class KeySpan(NamedTuple):
-    """Messages that stand one after the other, named by the first and the last of them."""
+    """The keys of the first and the last of consecutive messages."""
 
     first: str
     last: str
@@ -38,24 +38,24 @@ class KeySpan(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompactionRecord:
-    """What a context was compacted to.
+    """The result of a compaction of a context.
 
     Attributes:
-        digest: Of everything up to where it reaches.
-        reached: How many messages that are.
-        items: The context up to there: messages as they were, and messages that were made. Empty without the body.
-        dropped: The keys of the messages that left the context with this compaction, and not before. They are named one
-            by one, since the log of a thread that was rewound holds other messages between them.
-        parent: The compaction that this one went on from.
+        digest: The digest of all compacted messages.
+        reached: The number of these messages.
+        items: The compacted context: spans of unchanged messages, and generated messages. Empty without the body.
+        dropped: The keys of the messages that left the context with this compaction, and not before. They are listed
+            one by one, since the log of a rewound thread holds other messages between them.
+        parent: The id of the compaction that this one continues.
         provisional: Whether a summary in it was made without a model.
         tried: Whether a model was asked for it.
-        slot: The row of the last message, where it is a record of the log.
-        id: Its number; 0 before it is kept.
-        saved: How many tokens the context is shorter by than everything up to there, uncalibrated. Records that were
-            kept before this was noted have 0.
-        lane: Whose context: "state" for that of a graph, "log" for the conversation's own; else a role's. "" where it
-            was not read.
-        created_at: When, in UTC; 1970 where it was not read.
+        slot: The row of the last message, for a record of the log.
+        id: Its number; 0 before it is stored.
+        saved: The number of tokens saved compared to all these messages, uncalibrated. Records from before this field
+            existed have 0.
+        lane: The lane: "state" for a graph's context, "log" for the conversation's own; else a role's. "" if it was
+            not read.
+        created_at: The time of the compaction, in UTC; 1970 if it was not read.
     """
 
     digest: bytes
@@ -73,7 +73,7 @@ class CompactionRecord:
 
     @property
     def made(self) -> list[BaseMessage]:
-        """The messages that it made: a summary, which `messages_behind` leads from, shortened tool outputs."""
+        """The generated messages: a summary, see `messages_behind`, and shortened tool outputs."""
         return [each for each in self.items if isinstance(each, BaseMessage)]
 
 
@@ -84,7 +84,10 @@ def headers(tx: Transaction, at: ThreadKey, lane: str) -> list[CompactionRecord]
 
 
 def identity(tx: Transaction, at: ThreadKey) -> tuple[int, int] | None:
-    """What tells a conversation from one of the same name that was there before; None where it does not exist."""
+    """Return the branch id and creation time of a conversation, or None if it does not exist.
+
+    They distinguish it from a deleted conversation of the same name.
+    """
     rows = query.branch_counts(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
     return (int(rows[0]["id"]), int(rows[0]["created_at"])) if rows else None
 
@@ -93,13 +96,13 @@ def newest(tx: Transaction, at: ThreadKey, limit: int) -> list[CompactionRecord]
     """Return the newest compactions of a conversation that are in use, the newest first.
 
     Raises:
-        StorageError: One is damaged.
+        StorageError: A record is damaged.
     """
     return list(map(_read, message_log.rows_of(tx, at, query.newest_compactions, limit=limit)))
 
 
 def newest_dropped(tx: Transaction, at: ThreadKey) -> list[str]:
-    """Return the keys of the messages that the newest context in use of a conversation has lost.
+    """Return the keys of the messages that left the newest context in use of a conversation.
 
     Raises:
         StorageError: A record is damaged.
@@ -109,33 +112,33 @@ def newest_dropped(tx: Transaction, at: ThreadKey) -> list[str]:
 
 
 def all_dropped(tx: Transaction, at: ThreadKey, record: CompactionRecord) -> list[str]:
-    """What left a context with a compaction and with those it went on from, in the order of the conversation."""
+    """Return the keys that a compaction and its predecessors dropped, in conversation order."""
     keys = record.dropped
-    # Where a message of a record was changed, the record was taken away.
+    # A change of a message deletes its records, so a parent may be missing.
     while record.parent is not None and (before := load(tx, at, record.parent)) is not None:
         record, keys = before, before.dropped + keys
     return [*keys]
 
 
 def load(tx: Transaction, at: ThreadKey, number: int) -> CompactionRecord | None:
-    """One record; None where it is gone.
+    """Return a record by its number; None if it was deleted.
 
     Raises:
-        StorageError: It is damaged.
+        StorageError: The record is damaged.
     """
     rows = message_log.rows_of(tx, at, query.compaction, id=number)
     return _read(rows[0]) if rows else None
 
 
 def keep(tx: Transaction, at: ThreadKey, lane: str, record: CompactionRecord, *, now: int) -> CompactionRecord:
-    """Keep a record.
+    """Store a record.
 
     Args:
         tx: The transaction.
-        at: The conversation. The record is not kept where it does not exist.
-        lane: Whose context.
-        record: What to keep.
-        now: When, in microseconds since 1970.
+        at: The conversation. If it does not exist, the record is not stored.
+        lane: The lane of the context.
+        record: The record.
+        now: The time, in microseconds since 1970.
     """
     found = message_log.locked(tx, at)
     if found is None:
@@ -148,7 +151,7 @@ def keep(tx: Transaction, at: ThreadKey, lane: str, record: CompactionRecord, *,
 
 
 def problems(tx: Transaction) -> list[str]:
-    """What is wrong with the records, in sentences."""
+    """Return a sentence for each damaged record."""
     found: list[str] = []
     after = 0
     while rows := query.compactions_after(tx, after=after, limit=PAGE):
@@ -162,7 +165,7 @@ def problems(tx: Transaction) -> list[str]:
 
 
 def renumber(row: dict[str, Any], ids: Mapping[int, int]) -> None:
-    """Have a record that comes from another database name the record before it by its id here."""
+    """Replace the parent id of a record from another database by the parent's id here."""
     body = _checked(row)
     body["parent"] = ids.get(body["parent"])
     row["body"] = write_plain(body)
@@ -221,7 +224,7 @@ def _made(item: Any) -> KeySpan | BaseMessage:
 
 
 def storable(message: BaseMessage) -> Message:
-    """A message as it can be stored: without what no database can hold, such as an object in an artifact."""
+    """Convert a message for storage, without objects that cannot be stored, as in an artifact."""
     made = from_langchain(message)
     try:
         encode_body(made)
@@ -238,11 +241,11 @@ def _without_objects(message: BaseMessage) -> BaseMessage:
 
 
 def spans(keys: Iterable[str], places: dict[str, int]) -> list[KeySpan]:
-    """Keys of a history as few spans.
+    """Combine keys of a history into as few spans as possible.
 
     Args:
-        keys: In the order of the history.
-        places: Where each key stands in it.
+        keys: The keys, in the order of the history.
+        places: The index of each key in the history.
     """
     found: list[list[str]] = []
     for key in keys:

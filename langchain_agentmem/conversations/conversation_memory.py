@@ -1,16 +1,15 @@
 """`ConversationMemory`: one conversation, as MARSYS uses it and as LangChain uses it.
 
-It is LangChain's `BaseChatMessageHistory`, so it works wherever a chat history is asked for, and it has the
-methods of the documents, which give dictionaries that a provider accepts. Both see the same log. Nothing is
-kept in the object: every call reads or writes the database, so that any number of objects, threads and
-processes can share one conversation.
+It is LangChain's `BaseChatMessageHistory`, so it works wherever a chat history is accepted. It also has MARSYS's
+methods, which return dictionaries that a provider accepts. Both use the same log. The object keeps no messages: every
+call reads or writes the database, so any number of objects, threads and processes can share one conversation.
 
     history = ConversationMemory("agent.db", "conversation-1")
     message_id = history.add(role="user", content="My name is Ada.")
     history.retrieve_recent(5)
 
-It has the editing methods that a `BaseChatMessageHistory` lacks, and adding the same message twice under one id
-changes nothing, so a retried step does no harm:
+It has the editing methods that a `BaseChatMessageHistory` lacks. Adding the same message twice under one id changes
+nothing, so a retried step does no harm:
 
     from langchain_core.messages import AIMessage, HumanMessage
 
@@ -64,8 +63,8 @@ class MessageVersion(NamedTuple):
     """One version of a message.
 
     Attributes:
-        message: What it said.
-        written_at: When this version was written, in UTC.
+        message: The message.
+        written_at: The time at which this version was written, in UTC.
     """
 
     message: Message
@@ -77,11 +76,11 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
-        conversation_id: Which conversation. It begins to exist with its first message. Default: a new one.
-        namespace: Whose it is. Default: the running config's, else the root.
-        description: A system message to begin with, kept by `reset_memory`. It is written with the first use; a
-            conversation whose description has another text is given the new one. Default: none.
-        retention: Which messages to keep after each addition. Default: all, for ever.
+        conversation_id: The conversation's id. Its first message creates it. Default: a new id.
+        namespace: Its namespace. Default: the running config's, else the root.
+        description: A system message to begin with, kept by `reset_memory`. The first use writes it; a new text
+            replaces the description of an existing conversation. Default: none.
+        retention: The messages to keep after each addition. Default: all, for ever.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -117,9 +116,9 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
         Args:
             message: A `Message`, a LangChain message or a dictionary of `Message`'s fields. It takes precedence.
-            **fields: `role`, which is needed when there is no `message`, `content` (text, a dictionary, or a list of
-                content blocks), `name`, `tool_calls`, `images` (paths or URLs: a path is kept as a path, and encoded
-                when the message is retrieved), `tool_call_id` and other fields of `Message`.
+            **fields: `role`, which is required without `message`, `content` (text, a dictionary, or a list of content
+                blocks), `name`, `tool_calls`, `images` (paths or URLs: a path is kept as a path, and the file is
+                encoded when the message is retrieved), `tool_call_id` and other fields of `Message`.
 
         Returns:
             The message's id.
@@ -153,13 +152,13 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     aadd_message = awaited(BaseChatMessageHistory.add_message, writes=True)
 
     def add_user_message(self, message: HumanMessage | str) -> None:
-        """Add what a user says: a message or its text."""
+        """Add a user's message, given as a message or as text."""
         self.add_message(HumanMessage(message) if isinstance(message, str) else message)
 
     aadd_user_message = awaited(add_user_message, writes=True)
 
     def add_ai_message(self, message: AIMessage | str) -> None:
-        """Add what a model says: a message or its text."""
+        """Add a model's message, given as a message or as text."""
         self.add_message(AIMessage(message) if isinstance(message, str) else message)
 
     aadd_ai_message = awaited(add_ai_message, writes=True)
@@ -170,7 +169,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """Change a message; the version before is kept, see `history_of`.
 
         Args:
-            message_id: Which message.
+            message_id: The message's id.
             **changes: Fields of `Message` with their new values; the others stay as they are.
 
         Raises:
@@ -186,7 +185,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     aupdate = awaited(update, writes=True)
 
     def replace_memory(self, /, idx: int, message: MessageLike | None = None, **fields: Unpack[MessageFields]) -> None:
-        """Put other content in the place of the message at an index; its id stays.
+        """Replace the message at an index; its id stays.
 
         Args:
             idx: The index in `raw_messages`; a negative one counts from the end.
@@ -194,7 +193,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             **fields: `role`, `content` and other fields of `Message`.
 
         Raises:
-            MessageError: There is no such index, or neither message nor role is given.
+            MessageError: The index does not exist, or neither message nor role is given.
         """
         new, _ = message_of(message, new_id=self._database.new_id, **fields)
         self._revise(
@@ -211,10 +210,10 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     # -- removing ----------------------------------------------------------------------------------------------
 
     def remove_by_id(self, message_id: str) -> bool:
-        """Remove a message and its earlier versions. Returns whether it was there.
+        """Remove a message and its earlier versions. Return whether it existed.
 
         Raises:
-            MessageError: This cannot be the id of a message.
+            MessageError: The value cannot be the id of a message.
         """
         return bool(self._remove(self._by_id(message_id), message_id=message_id))
 
@@ -227,7 +226,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             idx: The index in `raw_messages`; a negative one counts from the end.
 
         Raises:
-            MessageError: There is no such index.
+            MessageError: The index does not exist.
         """
         self._remove(lambda tx: self._at_index(tx, idx), index=idx)
 
@@ -239,7 +238,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
         def reset(tx: Transaction) -> int:
             removed = message_log.clear(tx, self._at, keep_description=True)
-            if description is not None:  # one that came late had no place before what was said already
+            if description is not None:  # one given after the first message was not stored
                 message_log.describe(tx, self._at, description, **now)
             return removed
 
@@ -249,7 +248,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     areset_memory = awaited(reset_memory, writes=True)
 
     def clear(self) -> None:
-        """Remove everything, the description too. Rounds and posts of the session of this id go with it."""
+        """Remove everything: messages, the description, and the session's rounds and posts."""
         clear = partial(message_log.clear, at=self._at, keep_description=False)
         self._database.write("conversation.clear", clear, self._given_to())
         self._description = None
@@ -265,8 +264,8 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # an attribute in the abstract class
         """The whole conversation as LangChain messages, a new list each time.
 
-        Image files are read into the content. In place of one that cannot be read stands a text that says so, and the
-        log has a warning.
+        Image files are read into the content. A file that cannot be read is replaced by a placeholder text, and logged
+        as a warning.
         """
         return self.raw_messages
 
@@ -276,7 +275,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
     @property
     def raw_messages(self) -> list[BaseMessage]:
-        """Everything ever said, as LangChain messages, whatever `messages` shows of it; a new list each time."""
+        """All LangChain messages, even if `messages` shows fewer. A new list each time."""
         return self._raw_messages()
 
     async def araw_messages(self) -> list[BaseMessage]:
@@ -284,7 +283,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         return await in_worker(self._raw_messages)
 
     def retrieve_all(self, *, include_ids: bool = False) -> list[dict[str, Any]]:
-        """Every message in order, as dictionaries that a provider accepts.
+        """Return all messages in order, as dictionaries that a provider accepts.
 
         Image files are read into them, as into `messages`.
 
@@ -296,7 +295,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     aretrieve_all = awaited(retrieve_all)
 
     def get_messages(self) -> list[dict[str, Any]]:
-        """Give the messages for a model: the same as `retrieve_all`."""
+        """Return the messages for a model: the same as `retrieve_all`."""
         return self.retrieve_all()
 
     aget_message_dicts = awaited(get_messages)  # the name `aget_messages` is LangChain's
@@ -305,8 +304,8 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """Return the last messages, oldest first.
 
         Args:
-            n: How many; 0 gives none. Where the first would be a result of a tool, its call and what follows that
-                come as well, so that there are more.
+            n: The number of messages; 0 returns none. Default: 1. If the first is a tool's result, its call and the
+                messages after that are returned too, so that the result is longer.
             include_ids: Whether to add `message_id`. Default: no.
 
         Raises:
@@ -318,10 +317,10 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     aretrieve_recent = awaited(retrieve_recent)
 
     def retrieve_by_id(self, message_id: str, *, include_ids: bool = False) -> dict[str, Any] | None:
-        """One message by its id, or None.
+        """Return one message by its id, or None.
 
         Raises:
-            MessageError: This cannot be the id of a message.
+            MessageError: The value cannot be the id of a message.
         """
         found = self._dicts(self._by_id(message_id), include_ids, message_id=message_id)
         return found[0] if found else None
@@ -329,11 +328,11 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     aretrieve_by_id = awaited(retrieve_by_id)
 
     def retrieve_by_role(self, role: str, n: int | None = None, *, include_ids: bool = False) -> list[dict[str, Any]]:
-        """The messages of one role, oldest first.
+        """Return the messages of one role, oldest first.
 
         Args:
-            role: "user", "assistant", "system", "tool" or another; LangChain's "human" and "ai" are understood.
-            n: Only the last so many; 0 gives none. Default: all.
+            role: "user", "assistant", "system", "tool" or another; LangChain's "human" and "ai" are accepted.
+            n: The number of messages, counted from the end; 0 returns none. Default: all.
             include_ids: Whether to add `message_id`. Default: no.
 
         Raises:
@@ -350,12 +349,12 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     aretrieve_by_role = awaited(retrieve_by_role)
 
     def around(self, message_id: str | None = None, *, before: int = 10, after: int = 10) -> list[Message]:
-        """A message and its neighbours, in the order they were said: where a search found something, or the end.
+        """Return a message, such as a search hit, and its neighbours, in conversation order.
 
         Args:
-            message_id: Which message. Default: none; then the last `before` messages.
-            before: Most messages before it. Default: 10.
-            after: Most messages after it. Default: 10.
+            message_id: The message's id. Default: none; then the last `before` messages are returned.
+            before: The maximum number of messages before it. Default: 10.
+            after: The maximum number of messages after it. Default: 10.
 
         Returns:
             The messages, each with `created_at`, the time at which it was said.
@@ -377,7 +376,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     aaround = awaited(around)
 
     def history_of(self, message_id: str) -> list[MessageVersion]:
-        """Every version of a message, oldest first; the last one is what the conversation shows.
+        """Return every version of a message, oldest first; the last one is the current one.
 
         Raises:
             MessageError: No message has this id.
@@ -392,18 +391,18 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     ahistory_of = awaited(history_of)
 
     def shown(self, message_id: str | list[str] | tuple[str, ...] | None = None) -> list[PromptNote]:
-        """What memory and experiences put into the prompts of the thread of this conversation, and why.
+        """Return the notes on memory and experiences in the prompts of this conversation's thread.
 
-        Notes are kept for 30 days, and have ids, scores and signals, and not the texts.
+        Notes are kept for 30 days. They contain ids, scores and signals, but not the texts.
 
         Args:
-            message_id: Only what was put there for this message, or for these. Default: all.
+            message_id: Only the notes for this message, or for these. Default: all.
 
         Returns:
-            The oldest first: for each message what was put before it.
+            The notes, oldest first: for each message the items that were put before it.
 
         Raises:
-            MessageError: An id cannot be one.
+            MessageError: A value cannot be the id of a message.
         """
         given = message_id if message_id is None or isinstance(message_id, list | tuple) else [message_id]
         keys = None if given is None else [id_of(each, "message", MessageError) for each in given]
@@ -415,17 +414,17 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     ashown = awaited(shown)
 
     def compactions(self, limit: int = 10) -> list[CompactionRecord]:
-        """What the contexts of this conversation, and of the thread of its id, were compacted to.
+        """Return the compactions of this conversation and of the thread with its id.
 
         Args:
-            limit: Most of them. Default: 10.
+            limit: The maximum number of records. Default: 10.
 
         Returns:
-            The newest first. A thread that was rewound has those of what it left, too.
+            The records, newest first. For a rewound thread, they include those of the abandoned part.
 
         Raises:
             MessageError: The limit is negative or not a whole number.
-            StorageError: What is kept of one is damaged.
+            StorageError: A record is damaged.
         """
         most = message_log.count_given("limit", limit, MessageError)
         return self._run("compactions", lambda tx: compaction_records.newest(tx, self._at, most))
@@ -438,8 +437,8 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """Write this conversation, and the session of its id, to a JSON file, whole or not at all.
 
         Args:
-            path: Where to. A file that is there is replaced.
-            additional_state: What to keep beside it; JSON must be able to hold it. Default: nothing.
+            path: The file. An existing file is replaced.
+            additional_state: JSON-able data to store next to it. Default: none.
 
         Raises:
             InvalidInput: The additional state is not JSON, or the file cannot be written.
@@ -452,16 +451,16 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     asave_to_file = awaited(save_to_file)
 
     def load_from_file(self, path: str | os.PathLike[str]) -> dict[str, Any] | None:
-        """Replace what this conversation, and the session of its id, hold by what a file holds.
+        """Replace the content of this conversation, and of the session of its id, by a file's.
 
         Args:
-            path: A file that `save_to_file` wrote. A conversation and a managed one take each other's.
+            path: A file that `save_to_file` wrote. Conversations and managed conversations can load each other's.
 
         Returns:
             The additional state in the file, or None.
 
         Raises:
-            InvalidInput: The file is missing, damaged or of another kind. This memory is as it was.
+            InvalidInput: The file is missing, damaged or of another kind. This memory stays unchanged.
         """
         from langchain_agentmem.conversations.conversation_part import restore  # noqa: PLC0415 - who needs it pays
 
@@ -474,7 +473,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             return restore(tx, self._at, saved.entries, **now, following=False)
 
         keys = self._database.write(f"{self._part}.load", load, self._given_to({"path": str(path)}))
-        self._description = self._own_description = None  # the file's counts now
+        self._description = self._own_description = None  # the description of the file replaces it
         self._announce_added(message_log.AppendResult(list(dict.fromkeys(keys)), []))
         return saved.additional_state
 
@@ -489,26 +488,29 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     # -- plumbing ----------------------------------------------------------------------------------------------
 
     def _run(self, verb: str | None, do: Operation[T], *, write: bool = False, **inputs: Any) -> T:
-        """Run an operation on the log; the description is written before it, if it is not there yet."""
+        """Run an operation on the log, after writing the description if it is missing."""
         if (description := self._description) is not None:
             now = self._now()
-            # A reader does not wait for a writer to find that the description is there.
+            # A read first, so that a reader does not wait for a writer if the description exists.
             if not self._database.read(None, lambda tx: message_log.is_described(tx, self._at, description)):
                 self._database.write(None, lambda tx: message_log.describe(tx, self._at, description, **now))
             self._description = None
         return super()._run(verb, do, write=write, **inputs)
 
     def _add(self, said: Sequence[LogEntry]) -> Operation[message_log.AppendResult]:
-        """The operation that adds messages."""
+        """Return the operation that adds messages."""
         return self._append(said)
 
     def _store(self, entries: Sequence[LogEntry]) -> None:
-        """Whatever adds messages comes through here. What `inject` brought into a context is not stored again."""
+        """Store messages, except those by which `inject` put memory into a context.
+
+        All methods that add messages call this one.
+        """
         if said := [entry for entry in entries if not brings_memory(entry)]:
             self._announce_added(self._run("add", self._add(said), write=True, messages=said))
 
     def _revise(self, verb: str, find: _Find, make: Callable[[LogEntry], LogEntry], **inputs: Any) -> None:
-        """Store a new version of a message that an operation finds, as a step with these inputs."""
+        """Store a new version of the message that `find` returns, as a step with these inputs."""
 
         def operation(tx: Transaction) -> str | None:
             [old] = find(tx)
@@ -533,7 +535,10 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         return removed
 
     def _by_id(self, message_id: Any, *, required: bool = False) -> _Find:
-        """The message of an id, or nothing unless it is required. A round under this id is the session's affair."""
+        """Return the operation that finds a message by its id; a round of this id does not count.
+
+        It raises MessageError for a missing message if one is required; otherwise it returns an empty list.
+        """
         key = id_of(message_id, "message", MessageError)
 
         def operation(tx: Transaction) -> list[LogEntry]:
@@ -558,7 +563,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         return self._shown(lambda tx: message_log.messages(tx, self._at), log_entries.langchain_of)
 
     def _dicts(self, find: _Find, include_ids: bool, **asked: Any) -> list[dict[str, Any]]:  # noqa: FBT001
-        """What an operation finds, as dictionaries for a provider."""
+        """Run an operation and return its messages as dictionaries for a provider."""
         check_flag("include_ids", include_ids)
 
         def show(row: LogEntry) -> dict[str, Any]:
@@ -568,7 +573,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         return self._shown(find, show, **asked)
 
     def _shown(self, find: _Find, show: Callable[[LogEntry], T], **asked: Any) -> list[T]:
-        """Return what an operation finds, in another form. Image files are read meanwhile."""
+        """Run an operation and return its entries converted by `show`, which may read image files."""
         return self._run("retrieve", lambda tx: list(map(show, find(tx))), **asked)
 
     def _given(self, message: Any, **fields: Any) -> LogEntry:

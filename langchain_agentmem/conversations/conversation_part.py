@@ -1,8 +1,8 @@
-"""Conversations as a part: found by a search, verified, erased, exported as plain records and imported.
+"""Conversations as a part: searched, verified, erased, exported as plain records and imported.
 
-An export needs plain records. A record is one version of one message or round, in the order in which it was written;
-JSON can hold it exactly. An edit names what it replaces by key, and records of one call stay together under one `call`
-number, so that a conversation comes back with its ids, times, rounds, attachments and earlier versions.
+An export needs plain records. A record is one JSON-able version of a message or round. Records are in the order of
+writing. An edit names the replaced entry by its key, and records of one call share one `call` number. So an import
+restores a conversation with its ids, times, rounds, attachments and earlier versions.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from langchain_agentmem.storage.transaction import Row
 
 
 def texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
-    """The texts by which messages are found, by their rows.
+    """Return the searchable texts of messages, by the rows of their wordings.
 
     Args:
         tx: The transaction.
-        owners: The rows of their wordings.
+        owners: The rows of the wordings.
     """
     rows = query.found_entries(tx, owners=json.dumps(list(owners)))
     return {row["wording"]: (body_text(bytes(row["body"]), with_calls=True),) for row in rows}
@@ -46,14 +46,14 @@ def texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
 def recollections(
     tx: Transaction, hits: Sequence[SearchHit], now: int, outlook: SearchView | None
 ) -> Mapping[int, Recollection]:
-    """What hits are to the user, by the numbers of their documents.
+    """Convert search hits to `Recollection`s, by the numbers of their documents.
 
     Args:
         tx: The transaction.
-        hits: Messages that a search found. What was deleted meanwhile is left out.
-        now: When.
-        outlook: From where it looks. Those that follow no thread are seen from everywhere, the others in the wording
-            that is shown there.
+        hits: Messages that a search found. Messages deleted meanwhile are left out.
+        now: The time, in microseconds since 1970.
+        outlook: The view of the search. Messages that follow no thread are visible in every view, the others only in
+            the wording that this view shows.
     """
     rows = query.found_entries(tx, owners=json.dumps([hit.owner for hit in hits]))
     found = {row["wording"]: dict(row) for row in rows}
@@ -67,13 +67,13 @@ def recollections(
 def rewound_recollections(
     tx: Transaction, hits: Sequence[SearchHit], now: int, outlook: SearchView | None
 ) -> Mapping[int, Recollection]:
-    """What hits are to the user, by the numbers of their documents; what cannot be seen is left out.
+    """Convert visible hits in threads' sessions to `Recollection`s, by their document numbers.
 
     Args:
         tx: The transaction.
-        hits: Posts of the sessions of threads that a search found.
-        now: When.
-        outlook: From where it looks.
+        hits: Posts and rounds that a search found. Those that the view does not show are left out.
+        now: The time, in microseconds since 1970.
+        outlook: The view of the search.
     """
     there, sights = sighted(tx, hits, now, outlook)
     seen = {number for _, numbers in sights for number in numbers}
@@ -114,10 +114,10 @@ _Time: TypeAlias = Annotated[int, Ge(EARLIEST), Le(LATEST)]
 
 
 class EntryRecord(Options):
-    """A version of an entry, as JSON can hold it.
+    """A JSON-able version of an entry.
 
     Attributes:
-        call: The number that records of one call have in common.
+        call: The number that records of one call share.
         edit: Whether it replaces another version.
         body: The fields of the message or round.
         follows: Whether it follows the thread of the conversation's name.
@@ -141,7 +141,7 @@ class EntryRecord(Options):
         """Return the entry to store.
 
         Args:
-            following: Whether it follows a thread if it did before.
+            following: Whether it still follows a thread if the record does.
 
         Raises:
             MessageError: The key cannot be an id, or the message cannot be read.
@@ -155,10 +155,10 @@ class EntryRecord(Options):
 
 
 def dump(tx: Transaction, at: ThreadKey) -> list[dict[str, Any]]:
-    """Return every version of everything in a conversation, as records.
+    """Return every version of every entry of a conversation as records.
 
     Raises:
-        DatabaseUnreadable: Something is damaged, so that `restore` would refuse it.
+        DatabaseUnreadable: An entry is damaged, so that `restore` would refuse it.
     """
     rows = message_log.rows_of(tx, at, query.dump_entries)
     try:
@@ -180,20 +180,20 @@ def _record_of(row: Row) -> dict[str, Any]:
 def restore(
     tx: Transaction, at: ThreadKey, records: Sequence[Mapping[str, Any]], *, now: int, following: bool = False
 ) -> list[str]:
-    """Write records into a conversation, and keep what is there.
+    """Write records into a conversation, and keep its existing entries.
 
-    Entries that are there already stay as they are. A message that was edited since it came here from the same source
-    gets the edits it lacks; one that was edited here stays as it is.
+    Existing entries stay unchanged, with one exception: a message from the same source that was not edited here gets
+    the edits made at the source since its last import.
 
     Args:
         tx: The transaction.
         at: The conversation; it is created when it does not exist.
         records: The records, as `dump` returned them.
         now: The time of writing, in microseconds since 1970.
-        following: Whether entries follow the thread here too, which comes with them. Default: False.
+        following: Whether entries follow the thread here too, which is imported with them. Default: False.
 
     Returns:
-        The key of every version that was written.
+        The keys of the versions that were written.
 
     Raises:
         InvalidInput: A record is damaged.
@@ -205,7 +205,7 @@ def restore(
     except _DAMAGES as error:
         raise InvalidInput(f"This record is damaged: {safe_repr(error)}.") from error
     written: list[str] = []
-    here: dict[str, list[bytes]] = {}  # the versions of those that were here before
+    here: dict[str, list[bytes]] = {}  # the versions of entries that existed before
     for (_, edit, written_at), group in groupby(given, key=itemgetter(0)):
         entries = [entry for _, entry in group]
         if edit:
@@ -229,7 +229,7 @@ def restore(
 
 
 def _readable(kind: str, body: bytes, attachments: bytes | None, key: str) -> str:
-    """Return the text by which a search finds an entry, after checking that every view can read the entry."""
+    """Return an entry's searchable text, after checking that every view can read the entry."""
     if attachments is not None:
         for each in encoding.decode(attachments):
             Attachment.from_dict(each)
@@ -242,7 +242,7 @@ def _readable(kind: str, body: bytes, attachments: bytes | None, key: str) -> st
 
 
 def problems(tx: Transaction) -> list[str]:
-    """What is wrong with what conversations say of their messages."""
+    """Return a sentence for each inconsistency of conversations, their heads and entries."""
     heads = query.wrong_heads(tx)
     found = [f"the head of the conversation {safe_repr(row['name'])} is behind its newest entry" for row in heads]
     counts = query.wrong_counts(tx)

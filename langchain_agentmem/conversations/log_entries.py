@@ -1,7 +1,7 @@
 """Messages, rounds and posts as entries of the log.
 
-A message becomes bytes, a text for the index, and the columns that it is filtered by. Rounds with their posts are made
-of entries again, as each role sees them.
+A message becomes bytes, a text for the index, and the columns that filter it. Rounds with their posts are rebuilt from
+entries, as each role sees them.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, 
 
 
 def message_of(given: Any = None, *, new_id: Callable[[], str], **fields: Any) -> tuple[Message, bool]:
-    """The message that a caller means, and whether its id was made for it just now.
+    """Convert a caller's arguments to a message, and return whether its id is new.
 
     Args:
         given: A `Message`, a LangChain message or a dictionary of `Message`'s fields; or None, and then:
         new_id: Makes an id for a message that has none.
-        **fields: `role`, which is needed, and other fields of `Message`.
+        **fields: `role`, which is required, and other fields of `Message`.
 
     Raises:
         MessageError: Neither message nor role is given, or the message is malformed.
@@ -70,12 +70,12 @@ def entry_of(message: Message, now: int, *, new_key: bool = False, body: bytes |
 
     Args:
         message: The message.
-        now: Its time unless it tells one itself, in microseconds since 1970.
-        new_key: Whether its id was made just now, so that nothing can hold it yet.
-        body: Its bytes, where they are known.
+        now: Its time unless the message has one, in microseconds since 1970.
+        new_key: Whether its id is new, so that no entry can have it yet. Default: False.
+        body: Its bytes, if known. Default: they are encoded.
 
     Raises:
-        MessageError: The id or time cannot be one, or something in the message cannot be stored.
+        MessageError: The id or time is invalid, or a value in the message cannot be stored.
     """
     said_at = _said_at(message)
     return message_log.LogEntry(
@@ -94,10 +94,10 @@ def round_entry(given: Round, now: int) -> message_log.LogEntry:
 
     Args:
         given: The round.
-        now: When it began, in microseconds since 1970.
+        now: The time at which it began, in microseconds since 1970.
 
     Raises:
-        MessageError: Its id cannot be one.
+        MessageError: Its id is invalid.
     """
     body = encoding.encode({"user_query": given.user_query, "state": given.state})
     key = id_of(given.id, "round", MessageError)
@@ -113,7 +113,7 @@ def post_entry(post: Post, round_id: str, now: int) -> message_log.LogEntry:
         now: Its time, in microseconds since 1970.
 
     Raises:
-        MessageError: An id, the sender or the recipient cannot be one.
+        MessageError: An id, the sender or the recipient is invalid.
     """
     role = "user" if post.send_from == USER else "assistant"
     message = Message(role=role, content=post.message, name=post.send_from, message_id=post.id)
@@ -127,9 +127,9 @@ def post_entry(post: Post, round_id: str, now: int) -> message_log.LogEntry:
 
 
 def shown_message(body: bytes, key: str, attachments: bytes | None) -> Message:
-    """A stored message as it is shown: with the images that are attached to it, where the user said it as a post.
+    """Read a stored message, with the attached images if it is a user's post.
 
-    Other roles' attachments stay beside their posts, since no provider takes an image from an assistant.
+    Images attached by other roles stay with their posts, since no provider takes an image from an assistant.
 
     Args:
         body: Its bytes.
@@ -148,31 +148,31 @@ def shown_message(body: bytes, key: str, attachments: bytes | None) -> Message:
 
 
 def langchain_of(row: message_log.LogEntry) -> BaseMessage:
-    """Return a stored message as LangChain's, with its images."""
+    """Return a stored message as a LangChain message, with its images."""
     return to_langchain(shown_message(row.body, row.key, row.attachments), part_of=part_or_placeholder)
 
 
 def brings_memory(entry: message_log.LogEntry) -> bool:
-    """Whether an entry is a message by which memory was put into a context: what it tells is stored already."""
+    """Return whether an entry is a message that brings memory, which is already stored."""
     return MEMORY_MARK.encode() in entry.body and is_injected(to_langchain(decode_body(entry.body, entry.key)))
 
 
 def changed(message: Message, changes: Mapping[str, Any]) -> Message:
-    """A message in which some fields have changed.
+    """Return a message with changed fields.
 
     Args:
-        message: As it was.
+        message: The message. It is not changed.
         changes: Fields of `Message` with their new values.
 
     Raises:
-        MessageError: A change does not fit.
+        MessageError: A field is unknown or has an invalid value.
     """
     check_fields(changes, KEPT)
     return dataclasses.replace(message, **changes)
 
 
 def new_version(old: message_log.LogEntry, message: Message) -> message_log.LogEntry:
-    """The entry for another message in the place of a stored one: what stands beside it stays as it was."""
+    """Make the entry that replaces a stored message, with its round, recipient, attachments."""
     check_langchain(message)
     return entry_of(message, old.created_at)._replace(
         kind=old.kind, recipient=old.recipient, round_key=old.round_key, attachments=old.attachments
@@ -180,10 +180,10 @@ def new_version(old: message_log.LogEntry, message: Message) -> message_log.LogE
 
 
 def check_langchain(message: Message) -> None:
-    """Refuse what only LangChain knows about a message where LangChain could not read it back.
+    """Check that LangChain can read the field `Message.langchain` back.
 
     Raises:
-        MessageError: `Message.langchain` is not as `from_langchain` gives it.
+        MessageError: `Message.langchain` does not have the form that `from_langchain` returns.
     """
     if message.langchain is None:
         return
@@ -200,7 +200,7 @@ def _made(fields: Mapping[str, Any]) -> Message:
 
 
 def _said_at(message: Message) -> int | None:
-    """The time that a message itself tells, as the database keeps it."""
+    """Return the time in a message, in microseconds since 1970, or None."""
     told = message_time(message)
     if told is None:
         return None
@@ -216,16 +216,16 @@ _TEMPORAL = re.compile(re.escape(TEMPORAL_START) + ".*?" + re.escape(TEMPORAL_EN
 
 
 def temporal(text: str) -> str:
-    """Mark text that only the round it is said in should show.
+    """Mark text that is visible only while its round is the last.
 
-    `get_role_rounds` leaves it out of all rounds but the last. Marks are obeyed in posts of agents only: what a
-    user writes is never cut.
+    `get_role_rounds` leaves it out of all rounds but the last. Marks apply to posts of agents only: a user's text is
+    never cut.
     """
     return f"{TEMPORAL_START}{text}{TEMPORAL_END}"
 
 
 def assembled(rounds: Sequence[message_log.LogEntry], messages: Sequence[message_log.LogEntry]) -> list[Round]:
-    """Rounds with their posts. Messages that belong to no round make rounds of their own, one for each question.
+    """Build rounds with their posts; other messages form one round for each question.
 
     Args:
         rounds: The rounds of a conversation.
@@ -246,7 +246,7 @@ def assembled(rounds: Sequence[message_log.LogEntry], messages: Sequence[message
         if row.round_key in made:
             posts.setdefault(row.round_key, []).append(post)
             continue
-        asks = row.role == "user"  # by whatever name the user goes
+        asks = row.role == "user"  # regardless of the user's name
         if not loose or asks:
             loose = f"round-{row.key}"
             query = post.message if asks else ""
@@ -273,7 +273,7 @@ def _as_post(row: message_log.LogEntry) -> Post:
 
 
 def role_rounds(rounds: Sequence[Round], role: str, *, include_failures: bool) -> list[Round]:
-    """The rounds as one role sees them, see `SessionMemory.get_role_rounds`."""
+    """Return the rounds as one role sees them, see `SessionMemory.get_role_rounds`."""
     kept = [each for each in rounds if include_failures or each.state != "failed"]
     seen = []
     for each in kept:
@@ -284,7 +284,7 @@ def role_rounds(rounds: Sequence[Round], role: str, *, include_failures: bool) -
 
 
 def shared_entries(rounds: Sequence[Round], entry_type: str) -> list[SharedMemoryEntry]:
-    """What roles share in these rounds under one type, see `SessionMemory.get_shared_memory_entries`."""
+    """Return the shared entries of one type, see `SessionMemory.get_shared_memory_entries`."""
     newest: dict[str, SharedMemoryEntry] = {}
     for each in rounds:
         for post in each.post_list:

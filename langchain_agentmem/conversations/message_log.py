@@ -1,8 +1,8 @@
 """The message log: operations on the entries of one conversation.
 
-A conversation is a branch; what one call writes is a group at the next position of that branch. An entry is
-one version of a message or of a round. Its key is unique within the conversation: the same content again is a
-repeat and changes nothing, other content is an error. An edit adds a version; nothing is overwritten.
+A conversation is a branch. The entries that one call writes form a group at the next position of that branch. An entry
+is one version of a message or of a round. Its key is unique within the conversation: adding the same content again
+changes nothing, other content is an error. An edit adds a version; nothing is overwritten.
 
 Everything here is a function of a transaction. Times are microseconds since 1970 in UTC.
 """
@@ -37,31 +37,31 @@ from langchain_agentmem.storage.transaction import Rows
 CONVERSATION = "conversation"
 MESSAGE, ROUND, DESCRIPTION = "message", "round", "description"
 NESTED_MESSAGE = "nested_message"
-"""What the index calls the messages of nested graphs, so that searches elsewhere do not meet them."""
+"""The index kind for messages of nested graphs, which keeps them out of other searches."""
 ALL = 2**62
 _FIRST, _LAST = {"position": -1, "slot": -1}, {"position": ALL, "slot": ALL}
-"""Places before the first message of a conversation, and behind the last."""
+"""Positions before the first message of a conversation, and after the last."""
 
 
 class LogEntry(NamedTuple):
-    """A version of a message or round: one that is to be stored, or the newest as it was read.
+    """A version of a message or round: one to store, or the newest version as read.
 
     Attributes:
         key: Its id, unique within the conversation.
         body: Its canonical bytes.
-        text: What a search should find it by; "" where it was read.
+        text: The text for the search index; "" for an entry that was read.
         created_at: Its own time.
         kind: MESSAGE, ROUND or DESCRIPTION.
-        role: Who speaks, as models name it.
-        sender: Who speaks, by name.
-        recipient: To whom, by name.
-        round_key: The round it belongs to.
+        role: The role of the speaker, in the terms of models.
+        sender: The name of the speaker.
+        recipient: The name of the recipient.
+        round_key: The round that it belongs to.
         attachments: Canonical bytes of the list of its attachments.
-        written_at: When it was written; 0 before that.
+        written_at: The time of writing; 0 before that.
         slot: The row of its first version; 0 before it is written.
-        new_key: Whether the key was made for this entry, so that nothing can hold it yet.
-        follows: Whether it follows the thread of the conversation's name, and is shown where that shows it.
-        kept: Whether its body is stored already, by the same transaction.
+        new_key: Whether the key is new, so that no entry can have it yet.
+        follows: Whether it follows the thread of the conversation's name, and is visible where the thread shows it.
+        kept: Whether the same transaction has already stored its body.
     """
 
     key: str
@@ -82,17 +82,17 @@ class LogEntry(NamedTuple):
 
     @property
     def findable(self) -> bool:
-        """Whether a search finds it: a round is found by its query."""
+        """True for messages and for rounds with a query, which a search can find."""
         return self.kind != ROUND or bool(self.text)
 
     @property
     def words(self) -> str:
-        """What a search finds it by, as `body_text` reads it: most messages call nothing, and are text alone."""
+        """The searchable text, as `body_text` reads it; without calls, this is `text`."""
         return body_text(self.body, with_calls=True) if b'"type"' in self.body else self.text
 
 
 class AppendResult(NamedTuple):
-    """What an append did.
+    """The result of an append.
 
     Attributes:
         keys: Keys of the entries that were new.
@@ -118,23 +118,23 @@ def append(
 ) -> AppendResult:
     """Add entries at the end of a conversation, all of them or none.
 
-    An entry that repeats a version of what its key holds changes nothing: what was edited since stays edited.
+    An entry that repeats a stored version under its key changes nothing: later edits are kept.
 
     Args:
         tx: The transaction.
         at: The conversation; it is created when it does not exist.
-        entries: What to add, in order.
-        now: When.
-        retention: What to drop from the beginning afterwards.
-        newer: Whether other content under a key that is taken is its newer version, as in a checkpoint. Default: an
-            error.
-        made: The keys of entries that are no newer version of anything: they are left out where the key is taken.
+        entries: The entries to add, in order.
+        now: The time.
+        retention: The limit by which to drop the oldest messages afterwards. Default: none.
+        newer: Whether other content under a used key is a newer version, as in a checkpoint. Default: False, which
+            makes it an error.
+        made: The keys of entries that never replace an entry: they are left out if the key is used. Default: none.
 
     Returns:
         The keys of the entries that were new or have changed, and of those that were dropped.
 
     Raises:
-        MessageError: A key is taken by other content.
+        MessageError: An entry with other content has the key.
     """
     spot: tuple[int, int] | None = None
     new = entries
@@ -147,7 +147,7 @@ def append(
         known = {row["key"]: row for row in rows}
         spot = (found[0]["id"], found[0]["head"]) if found else _open(tx, at, now)
         if spot[1] and not found:
-            raise BranchMoved  # others have made it, and written to it, just now: begin again
+            raise BranchMoved  # another writer has just created it and written to it: begin again
         new, others = _told_apart(tx, spot[0], entries, known, by_hand=not newer)
         if others and not newer:
             raise taken(others[0].key)
@@ -165,10 +165,10 @@ def append(
 
 
 def describe(tx: Transaction, at: ThreadKey, entry: LogEntry, *, now: int) -> None:
-    """Give a conversation its description: a system message that a reset keeps.
+    """Set the description of a conversation: a system message that a reset keeps.
 
-    An empty conversation begins with it. One that has another description gets the new text as an edit; one that
-    began without any stays as it is.
+    An empty conversation begins with it. An existing description is edited to the new text. A conversation that began
+    without a description stays unchanged.
     """
     branch, head = _open(tx, at, now)
     first = query.messages_after(tx, branch=branch, **_FIRST, limit=1, offset=0)
@@ -179,7 +179,7 @@ def describe(tx: Transaction, at: ThreadKey, entry: LogEntry, *, now: int) -> No
 
 
 def is_described(tx: Transaction, at: ThreadKey, entry: LogEntry) -> bool:
-    """Whether `describe` would change nothing."""
+    """Return whether `describe` would change nothing."""
     first = rows_of(tx, at, query.messages_after, **_FIRST, limit=1, offset=0)
     return bool(first) and (first[0]["kind"] != DESCRIPTION or bytes(first[0]["body"]) == entry.body)
 
@@ -187,25 +187,25 @@ def is_described(tx: Transaction, at: ThreadKey, entry: LogEntry) -> bool:
 def update(tx: Transaction, at: ThreadKey, key: str, change: Any, *, now: int) -> bool:
     """Store a new version of one entry.
 
-    Facts that rest on a message still do when it was edited: nobody knows which of them it says still, and most edits
-    correct a word. Their evidence shows what it says now. Who wants them gone removes the message, or the facts.
+    Facts that rest on an edited message are kept: it is unknown which of them it still supports, and most edits correct
+    a word. Their evidence shows the new text. To delete them, remove the message or the facts.
 
-    What a checkpoint brings is another wording, with a document of its own: the thread may go back to the one before,
-    which is found by then. What somebody writes is an edit of the wording that counts. If the thread has gone back to
-    that, it is the newest again.
+    A version from a checkpoint is another wording, with a document of its own: the thread may go back to the wording
+    before, which a search finds then. A version written by a caller edits the current wording. If the thread has gone
+    back to an earlier wording, the edit makes this wording the newest again.
 
     Args:
         tx: The transaction.
         at: The conversation.
         key: The entry's key.
-        change: Takes the stored entry and gives the new one.
-        now: When.
+        change: Takes the stored entry and returns the new one.
+        now: The time.
 
     Returns:
         Whether the new version differs from the old one; if not, nothing was written.
 
     Raises:
-        MessageError: Nothing has this key.
+        MessageError: No entry has this key.
     """
     found = locked(tx, at)
     row = _current(tx, found[0], key) if found else None
@@ -240,10 +240,10 @@ def update(tx: Transaction, at: ThreadKey, key: str, change: Any, *, now: int) -
 
 
 def remove(tx: Transaction, at: ThreadKey, keys: Sequence[str]) -> list[str]:
-    """Delete entries with all their versions, and the facts that nothing else tells of.
+    """Delete entries with all their versions, and the facts without any other source.
 
     Returns:
-        The keys that were there.
+        The keys that existed.
     """
     found = locked(tx, at)
     removed: list[str] = []
@@ -262,19 +262,19 @@ def remove(tx: Transaction, at: ThreadKey, keys: Sequence[str]) -> list[str]:
 
 
 def shorten(tx: Transaction, at: ThreadKey, retention: Retention, *, now: int) -> int:
-    """Drop what a retention does not keep, as an addition does. Gives how many messages that were."""
+    """Drop the messages that a retention does not keep, as `append` does; return their number."""
     found = locked(tx, at)
     return 0 if found is None else len(_retain(tx, at, found[0], retention, now))
 
 
 def clear(tx: Transaction, at: ThreadKey, *, keep_description: bool) -> int:
-    """Delete everything in a conversation, or everything but its description, and the facts that rest on it alone.
+    """Delete a conversation, or all but its description, and the facts that rest on it alone.
 
-    What rests on messages that a retention dropped before goes with the whole conversation, and stays if the
-    description does.
+    Facts that rest on messages dropped earlier by a retention are deleted with the whole conversation, and kept if the
+    description is kept.
 
     Returns:
-        How many entries were deleted, versions included.
+        The number of deleted entries, versions included.
     """
     query.delete_prompt_notes(tx, path=at.path, name=at.name)
     found = locked(tx, at)
@@ -298,13 +298,13 @@ def clear(tx: Transaction, at: ThreadKey, *, keep_description: bool) -> int:
 
 
 def copy(tx: Transaction, at: ThreadKey, name: str, *, now: int) -> None:
-    """Have another conversation begin with what follows a thread in this one, in all its versions.
+    """Copy the entries that follow a thread, in all versions, to another conversation.
 
     Args:
         tx: The transaction.
         at: The conversation.
-        name: The id of the other one, in the same namespace. What it has already stays.
-        now: When.
+        name: The id of the other one, in the same namespace. Its existing entries stay.
+        now: The time.
     """
     target = ThreadKey(at.path, name)
     rows = rows_of(tx, at, query.following_versions)
@@ -322,7 +322,7 @@ def nested_in(tx: Transaction, low: str, high: str, thread: str) -> Rows:
     Args:
         tx: The transaction.
         low: The first namespace path.
-        high: Path after the last.
+        high: The path after the last.
         thread: The thread's id.
     """
     first, last = nested_range(thread)
@@ -330,7 +330,7 @@ def nested_in(tx: Transaction, low: str, high: str, thread: str) -> Rows:
 
 
 def forget(tx: Transaction, at: ThreadKey) -> None:
-    """Delete what follows a thread that is deleted, and its nested conversations. What was learned from it stays."""
+    """Delete the entries and nested conversations of a deleted thread, but no learned facts."""
     for row in nested_in(tx, *_own(at), at.name):
         forget(tx, ThreadKey(row["path"], row["name"]))
     memory_rows.discard(tx, query.said_of(tx, path=at.path, name=at.name, keys=None))
@@ -352,7 +352,7 @@ def forget(tx: Transaction, at: ThreadKey) -> None:
 
 
 def leave(tx: Transaction, at: ThreadKey, path: str) -> list[int]:
-    """Prepare a conversation to be moved into another namespace: lock it, and delete the notes on its prompts.
+    """Prepare a move to another namespace: lock the conversation, and delete its prompt notes.
 
     Args:
         tx: The transaction.
@@ -360,10 +360,10 @@ def leave(tx: Transaction, at: ThreadKey, path: str) -> list[int]:
         path: The path of the other namespace.
 
     Returns:
-        Its branch; none where there is no such conversation.
+        Its branch; an empty list if the conversation does not exist.
 
     Raises:
-        InvalidInput: There is one of its name in the namespace.
+        InvalidInput: The other namespace has a conversation of this name.
     """
     if find(tx, ThreadKey(path, at.name)) is not None:
         raise InvalidInput(f"There is a conversation {safe_repr(at.name)} in {safe_repr(namespace_of(path))} already.")
@@ -373,7 +373,10 @@ def leave(tx: Transaction, at: ThreadKey, path: str) -> list[int]:
 
 
 def at_index(tx: Transaction, at: ThreadKey, idx: int) -> LogEntry | None:
-    """The message at an index, counted from the end where it is negative; the conversation is locked for a write."""
+    """Lock a conversation for a write, and return the message at an index, or None.
+
+    A negative index counts from the end.
+    """
     locked(tx, at)
     if idx >= 0:
         found = messages(tx, at, limit=1, offset=idx)
@@ -383,19 +386,19 @@ def at_index(tx: Transaction, at: ThreadKey, idx: int) -> LogEntry | None:
 
 
 def messages(tx: Transaction, at: ThreadKey, *, limit: int = ALL, offset: int = 0) -> list[LogEntry]:
-    """Messages in the order they were said."""
+    """Return messages in conversation order."""
     return _entries(tx, at, query.messages_after, **_FIRST, limit=limit, offset=offset)
 
 
 def recent(tx: Transaction, at: ThreadKey, *, limit: int = ALL, role: str | None = None) -> list[LogEntry]:
-    """The last messages, oldest first; only one role's when it is named."""
+    """Return the last messages, oldest first; with `role`, only those of this role."""
     if role is None:
         return _entries(tx, at, query.messages_before, **_LAST, limit=limit, offset=0)
     return _entries(tx, at, query.messages_of_role, limit=limit, role=role)[::-1]
 
 
 def recent_turns(tx: Transaction, at: ThreadKey, *, limit: int) -> list[LogEntry]:
-    """Return the last messages, oldest first, and where they begin with results of tools the calls of these."""
+    """Return the last messages, oldest first, extended to the calls of leading tool results."""
     most = limit
     while len(found := recent(tx, at, limit=most)) == most and found and found[0].role == "tool":
         most += 16
@@ -406,10 +409,10 @@ def recent_turns(tx: Transaction, at: ThreadKey, *, limit: int) -> list[LogEntry
 
 
 def around(tx: Transaction, at: ThreadKey, key: str, *, before: int, after: int) -> list[LogEntry]:
-    """A message, with some of those before and after it, in the order they were said.
+    """Return a message with some messages before and after it, in conversation order.
 
     Raises:
-        MessageError: Nothing has this key.
+        MessageError: No message has this key.
     """
     found = rows_of(tx, at, query.where_said, key=key)
     if not found:
@@ -420,24 +423,24 @@ def around(tx: Transaction, at: ThreadKey, key: str, *, before: int, after: int)
 
 
 def get(tx: Transaction, at: ThreadKey, key: str) -> LogEntry | None:
-    """One entry by its key, or None."""
+    """Return one entry by its key, or None."""
     found = _entries(tx, at, query.current_entry, key=key)
     return found[0] if found else None
 
 
 def history(tx: Transaction, at: ThreadKey, key: str) -> list[LogEntry]:
-    """Every version of one entry, oldest first; empty when nothing has this key."""
+    """Return every version of one entry, oldest first; empty if no entry has this key."""
     return _entries(tx, at, query.versions, key=key)
 
 
 def count(tx: Transaction, at: ThreadKey) -> int:
-    """How many messages a conversation holds."""
+    """Count the messages of a conversation."""
     rows = rows_of(tx, at, query.count_messages)
     return int(rows[0]["messages"]) if rows else 0
 
 
 def rounds(tx: Transaction, at: ThreadKey) -> tuple[list[LogEntry], list[LogEntry]]:
-    """The rounds of a conversation and all its messages, each in order, on one snapshot."""
+    """Return the rounds and all messages of a conversation, each in order, of one snapshot."""
     branch = find(tx, at)
     if branch is None:
         return [], []
@@ -447,20 +450,20 @@ def rounds(tx: Transaction, at: ThreadKey) -> tuple[list[LogEntry], list[LogEntr
 
 
 def disown(tx: Transaction, at: ThreadKey, entry: LogEntry) -> None:
-    """Delete the compactions that stand for a message, since it is about to be changed or removed."""
+    """Delete the compactions that include a message, before it is changed or removed."""
     if (branch := find(tx, at)) is not None:
         query.delete_compactions(tx, branch=branch, slot=entry.slot)
 
 
 class ListedConversation(NamedTuple):
-    """A conversation, without what was said in it.
+    """A conversation in a list, without its messages.
 
     Attributes:
         conversation_id: Its id.
-        namespace: Whose it is.
-        messages: How many messages it has.
-        first_at: When its first message was said, in UTC.
-        last_at: When its last message was said.
+        namespace: Its namespace.
+        messages: The number of its messages.
+        first_at: The time of its first message, in UTC.
+        last_at: The time of its last message, in UTC.
     """
 
     conversation_id: str
@@ -471,10 +474,10 @@ class ListedConversation(NamedTuple):
 
 
 def conversations(tx: Transaction, namespace: Namespace, limit: int, offset: int) -> list[ListedConversation]:
-    """The conversations of a namespace and of all below it.
+    """Return the conversations of a namespace and of all below it.
 
     Raises:
-        InvalidInput: A number is none, or negative.
+        InvalidInput: `limit` or `offset` is negative or not a whole number.
     """
     low, high = range_of(namespace)
     counts = {"limit": count_given("limit", limit), "offset": count_given("offset", offset)}
@@ -488,10 +491,10 @@ def conversations(tx: Transaction, namespace: Namespace, limit: int, offset: int
 
 
 def count_given(name: str, number: Any, error: type[InvalidInput] = InvalidInput) -> int:
-    """A number of rows that somebody wants.
+    """Check a requested number of rows, and limit it to `ALL`.
 
     Raises:
-        InvalidInput: It is none, or negative.
+        InvalidInput: The number is negative or not a whole number.
     """
     if isinstance(number, bool) or not isinstance(number, int) or number < 0:
         raise error(f"{name} must be a whole number of 0 or more, not {safe_repr(number)}.")
@@ -502,19 +505,22 @@ def count_given(name: str, number: Any, error: type[InvalidInput] = InvalidInput
 
 
 def _delete(tx: Transaction, at: ThreadKey, branch: int) -> None:
-    """Delete the branch of a conversation, whose documents are gone, and what only it had."""
+    """Delete a conversation's branch and index series, and its namespace if it is empty.
+
+    The caller has deleted its documents.
+    """
     query.delete_branch(tx, branch=branch)
     search_index.close(tx, *series_of(at))
     query.delete_empty_namespaces(tx, path=at.path)
 
 
 def _own(at: ThreadKey) -> tuple[str, str]:
-    """The path of a conversation's namespace, and the one behind it."""
+    """Return the range of paths that holds only a conversation's namespace."""
     return at.path, at.path + "\x01"
 
 
 def rows_of(tx: Transaction, at: ThreadKey, asked: Query, **given: Any) -> Rows:
-    """What a query gives of a conversation; nothing where there is none."""
+    """Run a query on a conversation's branch; return no rows if it does not exist."""
     branch = find(tx, at)
     return [] if branch is None else asked(tx, branch=branch, **given)
 
@@ -524,19 +530,19 @@ def _entries(tx: Transaction, at: ThreadKey, asked: Query, **given: Any) -> list
 
 
 def find(tx: Transaction, at: ThreadKey) -> int | None:
-    """A conversation's branch; None where there is none."""
+    """Return a conversation's branch, or None."""
     rows = query.find_branch(tx, path=at.path, kind=CONVERSATION, name=at.name)
     return rows[0]["id"] if rows else None
 
 
 def locked(tx: Transaction, at: ThreadKey) -> tuple[int, int] | None:
-    """A conversation's branch and head, locked for a write; None where there is none."""
+    """Lock a conversation for a write, and return its branch and head, or None."""
     rows = query.lock_branch(tx, path=at.path, kind=CONVERSATION, name=at.name)
     return (rows[0]["id"], rows[0]["head"]) if rows else None
 
 
 def _moved_on(tx: Transaction, at: ThreadKey, spot: tuple[int, int] | None, added: int) -> Rows:
-    """Move the head of a conversation on: to the next position, or to that behind the one that was locked."""
+    """Advance the head of a conversation by one position, from the locked head if it is given."""
     if spot is None:
         return query.move_on.ahead(tx, path=at.path, kind=CONVERSATION, name=at.name, added=added)
     return query.move_head.ahead(tx, branch=spot[0], expected=spot[1], position=spot[1] + 1, added=added)
@@ -549,21 +555,21 @@ def _open(tx: Transaction, at: ThreadKey, now: int) -> tuple[int, int]:
         query.create_branch(tx, path=at.path, kind=CONVERSATION, name=at.name, now=now)
         found = locked(tx, at)
         if found is None:
-            raise BranchMoved  # created and deleted by others in between: begin again
+            raise BranchMoved  # another writer has created and deleted it in between: begin again
     return found
 
 
 def _write(
     tx: Transaction, at: ThreadKey, spot: tuple[int, int] | None, entries: Sequence[LogEntry], *, now: int
 ) -> int:
-    """Write entries at the end of a conversation, and give its branch.
+    """Write entries at the end of a conversation, and return its branch.
 
     Args:
         tx: The transaction.
         at: The conversation.
-        spot: Its branch and head, locked. None where nothing has to be known of it: it is made if need be.
-        entries: What to write; nothing there holds their keys.
-        now: When.
+        spot: Its branch and head, locked. None if the head need not be known: the conversation is created if missing.
+        entries: The entries; none of their keys exists in the conversation.
+        now: The time.
     """
     bodies: dict[bytes, bytes] = {}
     rows = [_row(entry, now, bodies) for entry in entries]
@@ -604,17 +610,17 @@ def _document(entry: LogEntry) -> search_index.IndexedDocument:
 
 
 def _retain(tx: Transaction, at: ThreadKey, branch: int, retention: Retention, now: int) -> list[str]:
-    """Drop the oldest messages, and rounds that have no post left. Gives the keys of the messages.
+    """Drop the oldest messages, and rounds without posts; return the keys of the messages.
 
-    A tool's result is kept only with the call that stands before it. Facts that rest on what is dropped stay: to know
-    them without the messages is what they are for.
+    A cut never separates a tool's result from the call before it. Facts that rest on dropped messages are kept: facts
+    exist to outlive the messages.
     """
     surplus = 0
     if retention.keep_last:
         [row] = query.droppable(tx, branch=branch)
         surplus = max(0, row["messages"] - retention.keep_last)
     oldest = now - int(retention.max_age.total_seconds() * 1_000_000) if retention.max_age else None
-    # Read from the beginning until something stays, so that an append costs what it drops.
+    # Read from the beginning until a message stays, so that an append costs only the messages that it drops.
     limit = surplus + 8
     while True:
         rows = query.oldest_messages(tx, branch=branch, limit=limit)
@@ -637,7 +643,7 @@ def _retain(tx: Transaction, at: ThreadKey, branch: int, retention: Retention, n
 
 
 def _unsay(tx: Transaction, at: ThreadKey, keys: Sequence[str] | None = None) -> None:
-    """Have the thread of a conversation's name say some messages no more, wherever it did. Default: all."""
+    """Turn rows of the thread of this name into deletion marks, by message. Default: all."""
     if keys is None or keys:
         asked = None if keys is None else json.dumps(keys)
         memory_rows.bury(tx, query.said_of(tx, path=at.path, name=at.name, keys=asked))
@@ -675,12 +681,12 @@ def _hash(body: bytes | None) -> bytes | None:
 
 
 def _identity(entry: LogEntry) -> tuple[Any, ...]:
-    """What makes two entries under one key the same."""
+    """Return the values by which two entries under one key are compared."""
     return entry.kind, queries.digest(entry.body), _hash(entry.attachments), entry.recipient, entry.round_key
 
 
 def says_the_same(old: LogEntry, entry: LogEntry) -> bool:
-    """Whether an entry is a repeat of what is stored, in whatever order the keys of its dictionaries stand."""
+    """Return whether an entry repeats a stored one, regardless of the order of keys in it."""
     alike = old.body == entry.body or (entry.kind != ROUND and same_body(old.body, entry.body))
     beside = (entry.kind, entry.attachments, entry.recipient, entry.round_key)
     return alike and (old.kind, old.attachments, old.recipient, old.round_key) == beside
@@ -689,7 +695,7 @@ def says_the_same(old: LogEntry, entry: LogEntry) -> bool:
 def _told_apart(
     tx: Transaction, branch: int, entries: Sequence[LogEntry], known: Mapping[str, Any], *, by_hand: bool
 ) -> tuple[list[LogEntry], list[LogEntry]]:
-    """Return the entries that are new, and those that say something else under a key that is taken; no repeats."""
+    """Return the new entries, and those with other content under a used key, without repeats."""
     new: dict[str, LogEntry] = {}
     others: list[LogEntry] = []
     for entry in entries:
@@ -704,7 +710,7 @@ def _told_apart(
 def _repeats(tx: Transaction, branch: int, entry: LogEntry, *, by_hand: bool) -> bool:
     """Return whether an entry repeats a stored version of it.
 
-    What somebody writes by hand also repeats what a checkpoint brought: the same text, said by the same.
+    An entry written manually also repeats one from a checkpoint, if text and role are the same.
     """
     for row in query.versions(tx, branch=branch, key=entry.key):
         if says_the_same(_stored(row), entry):
@@ -720,14 +726,14 @@ def _row_identity(row: Any) -> tuple[Any, ...]:
 
 
 def _copied(row: Any) -> LogEntry:
-    """Return a version as another conversation is to have it."""
+    """Return a version as an entry for another conversation."""
     body, attachments = bytes(row["body"]), None if row["attachments"] is None else bytes(row["attachments"])
     entry = _stored(row)._replace(body=body, text=body_text(body), attachments=attachments)
     return entry._replace(follows=bool(row["follows"]), written_at=0, slot=0)
 
 
 def _row(entry: LogEntry, now: int, bodies: dict[bytes, bytes]) -> dict[str, Any]:
-    """The parameters of an insert, without its place; what it refers to by digest goes into `bodies`."""
+    """Return the parameters of an insert, except its position, and add its bodies to `bodies`."""
     key = queries.digest(entry.body)
     if not entry.kept:
         bodies[key] = entry.body
@@ -756,7 +762,7 @@ def _stored(row: Any) -> LogEntry:
 
 
 def taken(key: str) -> MessageError:
-    """The error for a key under which there is other content."""
+    """Make the error for a key that an entry with other content has."""
     return MessageError(
         f"The conversation already holds other content under the id {safe_repr(key)}. Use update() to change a "
         "message, or another id to add one."
@@ -764,5 +770,5 @@ def taken(key: str) -> MessageError:
 
 
 def unknown(key: str, at: ThreadKey) -> MessageError:
-    """The error for a key that nothing has."""
+    """Make the error for a key that no entry has."""
     return MessageError(f"The conversation {safe_repr(at.name)} holds no message with the id {safe_repr(key)}.")

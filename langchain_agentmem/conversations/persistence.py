@@ -1,7 +1,7 @@
-"""What conversations and sessions share: steps and events; and the files of conversations and of facts.
+"""Steps and events of conversations and sessions, and the files of conversations and of facts.
 
-A file holds one memory whole: ids, times, rounds, attachments and earlier versions, and whatever state the
-caller wants to keep beside it.
+A file holds one complete memory: ids, times, rounds, attachments and earlier versions, and additional state of the
+caller.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ T = TypeVar("T")
 
 
 class EventSource:
-    """A memory that tells an event bus what happens, and that may be asked to compact itself."""
+    """A memory that emits events to an event bus, and that can compact itself."""
 
     _database: Database
     _event_context: EventContext | None = None
 
     def set_event_context(self, agent_name: str, event_bus: object, session_id: str | None = None) -> None:
-        """Have this memory's events told to an event bus.
+        """Emit this memory's events to an event bus.
 
         Args:
-            agent_name: Whose memory it is; events carry it.
-            event_bus: Something with `emit(event)`, or a function. None to stop.
-            session_id: The run it belongs to. Default: none.
+            agent_name: The agent that owns the memory; events contain it.
+            event_bus: An object with `emit(event)`, or a function. None to stop.
+            session_id: The run that it belongs to. Default: none.
         """
         self._event_context = None if event_bus is None else EventContext(agent_name, event_bus, session_id)
 
     def compact_if_needed(self, runtime: Mapping[str, Any] | None = None) -> bool:
-        """Compact the context if it has outgrown its threshold.
+        """Compact the context if it exceeds its threshold.
 
         Args:
-            runtime: What compaction may use, such as a model.
+            runtime: Objects that compaction may use, such as a model. Default: none.
 
         Returns:
             Whether anything was compacted; False for a memory that has no threshold.
@@ -65,7 +65,7 @@ class EventSource:
         """Make the payload smaller after a provider refused it.
 
         Args:
-            runtime: What compaction may use, such as a model.
+            runtime: Objects that compaction may use, such as a model. Default: none.
 
         Returns:
             Whether it is smaller now; False for a memory that does not compact.
@@ -94,30 +94,30 @@ class LogMemory(EventSource):
     """A view of a log.
 
     Attributes:
-        memory_type: What `AgentMemory.create` and its files call it.
+        memory_type: Its type name in `AgentMemory.create` and in files.
     """
 
     memory_type: str
     _part: str
-    _id_name = "conversation_id"  # what traces call the id
+    _id_name = "conversation_id"  # the name of the id in traces
     _at: ThreadKey
     _log: ModuleType | ThreadLog = message_log  # both have the same functions
     _retention: Retention | None = None
 
     @property
     def namespace(self) -> Namespace:
-        """Whose memory it is."""
+        """The namespace of the memory."""
         return namespace_of(self._at.path)
 
-    # -- what the views of a log share -------------------------------------------------------------------------
+    # -- common parts of the views of a log -------------------------------------------------------------------
 
     def _run(self, verb: str | None, do: Operation[T], *, write: bool = False, **inputs: Any) -> T:
-        """Run an operation on the log as the step `<part>.<verb>` with these inputs; None is not shown."""
+        """Run an operation on the log as the step `<part>.<verb>`; a verb of None is not traced."""
         run = self._database.write if write else self._database.read
         return run(verb and f"{self._part}.{verb}", do, self._given_to(inputs))
 
     def _given_to(self, inputs: Mapping[str, Any] = MappingProxyType({})) -> Thunk:
-        """What a trace shows of a call: whose log it is about, and what else it was given."""
+        """Return a function that lists the traced inputs, with the log's id and namespace."""
         return lambda: {self._id_name: self._at.name, "namespace": list(self.namespace), **given_only(inputs)}
 
     def _now(self) -> dict[str, int]:
@@ -137,24 +137,24 @@ class LogMemory(EventSource):
 
 
 def checked_retention(retention: Any) -> Retention | None:
-    """A retention that drops something, or None.
+    """Check a retention, and return it, or None if it keeps all messages.
 
     Raises:
-        InvalidInput: It is neither a `Retention` nor None.
+        InvalidInput: The value is neither a `Retention` nor None.
     """
     checked: Retention | None = check_instance(Retention, retention, "retention")
     return None if checked is None or checked.off else checked
 
 
 class SavedMemory(Options):
-    """What a file of a memory holds.
+    """The content of a memory's file.
 
     Attributes:
-        format: Tells such a file from others.
-        version: Of the format.
+        format: The identifier of this file format.
+        version: The version of the format.
         memory_type: The type of the memory.
-        entries: What it holds.
-        additional_state: What the caller keeps beside it.
+        entries: The entries of the memory.
+        additional_state: Additional state of the caller. Default None.
     """
 
     format: Literal["langchain-agentmem/memory"] = "langchain-agentmem/memory"
@@ -170,16 +170,16 @@ def write_document(
     entries: list[dict[str, Any]],
     additional_state: Mapping[str, Any] | None,
 ) -> None:
-    """Write the file of a memory, whole or not at all. A folder that is missing is made.
+    """Write the file of a memory, whole or not at all. A missing folder is created.
 
     Args:
         path: The file.
         memory_type: The type of the memory.
-        entries: What it holds.
-        additional_state: What the caller keeps beside it.
+        entries: The entries of the memory.
+        additional_state: Additional state of the caller, or None.
 
     Raises:
-        InvalidInput: The additional state is no dictionary or no JSON, or the file cannot be written.
+        InvalidInput: The additional state is not a dictionary or not JSON, or the file cannot be written.
     """
     state: Any = dict(additional_state) if isinstance(additional_state, Mapping) else additional_state
     saved = SavedMemory(memory_type=memory_type, entries=entries, additional_state=state)

@@ -1,13 +1,13 @@
-"""What was put into the prompts of a thread: where, and why. It stays there, so that a provider's cache of them holds.
+"""Notes on the memory in the prompts of a thread, which keep a provider's prompt cache valid.
 
-Memory that was brought for a question stands before it, and stays as long as the question is shown. So prompts grow at
-their end alone, until a compaction begins them anew. What stands already is not brought again.
+Memory recalled for a question is put before it, and stays as long as the question is shown. So prompts only grow at
+their end, until a compaction restarts them. Memory in the prompt is not recalled again.
 
-A note has ids, scores and signals, and not the texts again: each prompt reads them anew, and what was deleted or cannot
-be seen any more is not shown. Of core memory it has the values too, since the beginning of a prompt shows them as they
-were. Notes go with their thread, when they are erased, and after `KEPT_FOR`; an import leaves them out.
+A note has ids, scores and signals, but not the texts. Each prompt reads the texts again, and deleted or invisible items
+are left out. For core memory, a note has the values too, since the beginning of a prompt keeps showing the values that
+it began with. Notes are deleted with their thread, by an erasure, and after `KEPT_FOR`. An import leaves them out.
 
-No prompt waits long for a note to be written. Where one cannot be written, the next prompt may begin anew.
+No prompt waits long for a note to be written. If a note cannot be written, the next prompt may restart.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.database import Database
 
 START, CHANGES = "start", "changes"
-"""Parts: what a prompt begins with, and what of core memory has changed since."""
+"""Parts: the beginning of a prompt, and the changes of core memory since then."""
 KEPT_TOKENS = 1_000
-"""What one reader's blocks may take when a compaction begins a prompt anew; the oldest are left out."""
+"""The maximum tokens of one reader's blocks when a compaction restarts a prompt; the oldest are left out."""
 KEPT_FOR = 30 * 86_400_000_000
-"""How long notes are kept, in microseconds."""
+"""The time after which notes are deleted, in microseconds."""
 PATIENCE = 0.5
 """Seconds that a prompt waits for its notes to be written."""
 _writing = Workers(4)
@@ -53,15 +53,15 @@ _failures = FirstFailures(logging.getLogger(__name__))
 
 
 class PromptNoteItem(NamedTuple):
-    """Something that a prompt showed.
+    """An item that a prompt showed.
 
     Attributes:
-        kind: What it is: "core", "event", "record", "fact", "message", "item", "experience" and so on.
-        id: Its id; of core memory, its key.
-        score: How well it fitted; None for what is shown whatever is asked.
-        signals: What added to the score, by name: words of the question, and others such as "date".
-        reason: The same in words, where somebody said it.
-        row: Where a search found it, if it did.
+        kind: Its kind: "core", "event", "record", "fact", "message", "item", "experience" and so on.
+        id: Its id; for core memory, its key.
+        score: Its relevance to the question; None for items shown regardless of the question.
+        signals: The contributions to the score, by name: words of the question, and others such as "date".
+        reason: The reason in words, if one was given.
+        row: The kind and row of the search hit, if any.
     """
 
     kind: str
@@ -74,21 +74,21 @@ class PromptNoteItem(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptNote:
-    """What was put before one message of a thread.
+    """A note on the items put before one message of a thread.
 
     Attributes:
         message_id: The message.
-        part: "start" for what the prompt began with; else "changes" of core memory since then, "recall" for the newest
-            events, "archival" for what was found, "experiences".
-        reader: Who put it there: "" for the memory of the run, else which memory, or the experiences of a role.
-        items: What it was.
-        tokens: What it takes, about.
-        stands: Whether prompts show it as long as they show the message.
-        values: Of core memory, the values by key; of what was found, `{"order": "time"}` where that is its order, and
-            else nothing.
-        begins: The id of the message that the prompt began with, system messages aside.
-        said: What the message said, as a digest: what was brought for another question leaves with it.
-        created_at: When it was first put there; None before it is kept.
+        part: "start" for the beginning of the prompt; else "changes" of core memory since then, "recall" for the newest
+            events, "archival" for search results, "experiences".
+        reader: The source: "" for the memory of the run, else the name of a memory, or the experiences of a role.
+        items: The items.
+        tokens: The approximate number of their tokens.
+        stands: Whether prompts show the items as long as they show the message.
+        values: For core memory, the values by key; for search results in order of time, `{"order": "time"}`; else
+            empty.
+        begins: The id of the message that the prompt began with, without system messages.
+        said: A digest of the message's text: if the text changes, the items are removed.
+        created_at: The time of the first note; None before it is stored.
     """
 
     message_id: str
@@ -107,13 +107,13 @@ class PromptNotes:
     """The notes of one reader on the prompt that is being made.
 
     Attributes:
-        question: The id of the message that is answered; None where nothing can be noted.
+        question: The id of the message to answer; None if no note can be made.
 
     Args:
         at: The thread, or None.
-        reader: Who puts something into the prompt.
-        messages: The prompt, without what was put into it.
-        notes: What is known of these messages.
+        reader: The source of the items, see `PromptNote.reader`.
+        messages: The prompt, without the inserted memory.
+        notes: The existing notes on these messages.
     """
 
     def __init__(
@@ -134,12 +134,12 @@ class PromptNotes:
 
     @property
     def start(self) -> PromptNote | None:
-        """What the prompt begins with; None where it has not begun, or begins with other messages by now."""
+        """The note on the prompt's beginning; None if it has none or begins differently now."""
         begun = (self._notes.get((key, START)) for key in reversed(self._order))
         return next((note for note in begun if note is not None and note.begins == self._begins), None)
 
     def standing(self) -> dict[str, dict[str, PromptNote]]:
-        """What stands in the prompt, by message and by part, in the order of the messages."""
+        """Return the notes that stand in the prompt, by message and part, in message order."""
         found: dict[str, dict[str, PromptNote]] = {}
         for (key, part), note in self._notes.items():
             if note.stands and part != START:
@@ -147,11 +147,11 @@ class PromptNotes:
         return {key: found[key] for key in self._order if key in found}
 
     def begin(self, values: Mapping[str, str], tokens: int) -> None:
-        """Have the prompt begin anew: changes of before are in the values, and the oldest blocks leave.
+        """Restart the prompt: drop the notes on changes, which the values include, and old blocks.
 
         Args:
             values: Core memory.
-            tokens: What it takes.
+            tokens: Its number of tokens.
         """
         room = KEPT_TOKENS
         for parts in reversed(self.standing().values()):
@@ -163,13 +163,13 @@ class PromptNotes:
     def note(
         self, part: str, items: Sequence[PromptNoteItem], tokens: int, values: Mapping[str, str] | None = None
     ) -> None:
-        """Note what stands before the question.
+        """Add a note on the items before the question.
 
         Args:
-            part: What it is.
-            items: All of it.
-            tokens: What it takes.
-            values: As `PromptNote.values`.
+            part: The part of the prompt, see `PromptNote.part`.
+            items: All items of the part.
+            tokens: Their number of tokens.
+            values: As `PromptNote.values`. Default: empty.
         """
         known = self._notes.get((self.question or "", part))
         if self.question is None or (known is None and not items and part != START):
@@ -188,7 +188,7 @@ class PromptNotes:
             self._put(made)
 
     def keeping(self, database: Database) -> None:
-        """Keep what is new; a prompt goes on without where that fails, or others that write leave no time for it."""
+        """Store the new notes, unless this fails or other writers delay it beyond `PATIENCE`."""
         if (at := self._at) is None or not (notes := [*self._new.values()]):
             return
         keep = partial(_keep, at=at, notes=notes, now=database.now(), until=time.monotonic() + PATIENCE)
@@ -203,13 +203,13 @@ class PromptNotes:
 def opening(
     database: Database, config: Mapping[str, Any], messages: Sequence[BaseMessage], reader: str = ""
 ) -> PromptNotes:
-    """The notes on a prompt. In no thread there are none, and nothing is noted.
+    """Load the notes on a prompt. Without a thread, they are empty and no note is added.
 
     Args:
-        database: Where.
-        config: The run.
-        messages: The prompt, without what was put into it.
-        reader: Who puts something into it.
+        database: The database.
+        config: The run's config.
+        messages: The prompt, without the inserted memory.
+        reader: The source of the items, see `PromptNote.reader`. Default: "".
     """
     at = thread_of(database.scopes, config)
     keys = [message.id for message in messages if message.id and is_said_by_user(message)]
@@ -220,10 +220,10 @@ def opening(
 
 
 def counting(database: Database, at: ThreadKey, keys: Sequence[str]) -> int:
-    """Count the tokens that stand before some messages of a thread in its prompts.
+    """Count the tokens of the items before some messages in the prompts of a thread.
 
     Args:
-        database: Where.
+        database: The database.
         at: The thread, or the conversation of a graph nested in it.
         keys: The ids of the messages.
     """
@@ -233,7 +233,10 @@ def counting(database: Database, at: ThreadKey, keys: Sequence[str]) -> int:
 
 
 def _attempt(name: str, function: Callable[[], T]) -> T | None:
-    """Call a function of the database; None where it fails, which is logged: a note never fails a prompt."""
+    """Call a function of the database; return None if it fails, so that a prompt never fails.
+
+    Errors are logged, unless the database is busy, read-only or too slow.
+    """
     check_cancelled()
     try:
         return function()
@@ -247,13 +250,13 @@ def _attempt(name: str, function: Callable[[], T]) -> T | None:
 def shown(
     tx: Transaction, at: ThreadKey, keys: Sequence[str] | None = None, reader: str | None = None, *, after: int = 0
 ) -> list[PromptNote]:
-    """Return what was put into the prompts of a thread, the oldest first.
+    """Return the notes on the prompts of a thread, the oldest first.
 
     Args:
         tx: The transaction.
         at: The thread.
-        keys: The ids of the messages before which it was put. Default: all.
-        reader: Who put it there. Default: anyone.
+        keys: The ids of the messages that the items precede. Default: all.
+        reader: The source of the items. Default: any.
         after: The time of the oldest note, in microseconds since 1970. Default: all.
     """
     asked = {"reader": reader, "every": int(keys is None), "keys": json.dumps(keys or []), "after": after}
@@ -261,15 +264,17 @@ def shown(
 
 
 def sweep(tx: Transaction, *, now: int) -> None:
-    """Delete the notes that are too old, of whatever thread."""
+    """Delete the notes of all threads that are older than `KEPT_FOR`."""
     query.delete_old_prompt_notes(tx, before=now - KEPT_FOR)
 
 
 def erase_elsewhere(tx: Transaction, low: str, high: str, name: str | None) -> bool:
-    """Delete what any thread was shown of the memories in a range of paths; with a thread, of core memory alone.
+    """Delete the notes of all threads on memories in a range of paths.
+
+    With the name of a thread, only notes on core memory are deleted.
 
     Returns:
-        Whether there was any.
+        Whether any were deleted.
     """
     return bool(query.erase_shown_elsewhere(tx, low=low, high=high, everything=int(name is None)))
 
@@ -316,21 +321,21 @@ def _said(message: BaseMessage) -> str:
 
 
 def _begins_with(messages: Sequence[BaseMessage]) -> str | None:
-    """The message that tells one beginning from others: the newest summary, else the first that is not the system's."""
+    """Return the id of the newest summary, else of the first message after system messages."""
     said = [message for message in messages if role_of(message) != "system"]
     summaries = [message for message in said if summary_in(message) is not None]
     return next((message.id for message in (*summaries[-1:], *said[:1])), None)
 
 
 def thread_of(scopes: Scopes, config: Mapping[str, Any]) -> ThreadKey | None:
-    """The thread of a run; None where it has none.
+    """Return the thread of a run, or None.
 
     Args:
-        scopes: How the config leads to a namespace.
+        scopes: The object that resolves the config to a namespace.
         config: The run's config.
     """
     name = (config.get("configurable") or {}).get("thread_id")
     try:
         return None if name is None else ThreadKey(path_of(scopes.resolve(None, config)), id_of(name, "thread"))
     except InvalidInput:
-        return None  # whoever needs to know says so
+        return None  # code that requires a thread raises its own error

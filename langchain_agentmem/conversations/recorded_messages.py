@@ -1,8 +1,8 @@
-"""What is said in threads, recorded in the conversations of their names: each message once, whoever records it.
+"""Messages of threads, each recorded once in the conversation of the thread's name.
 
-The checkpointer tells of the messages that a checkpoint brings. They enter the conversation in the transaction that
-stores the checkpoint, and follow the thread from then on: they are shown where its newest checkpoint shows them, and in
-its runs where the run does. A message that leaves the state was said all the same, and stays.
+The checkpointer passes the messages of a checkpoint. They are added to the conversation in the transaction that stores
+the checkpoint, and follow the thread from then on: they are visible if its newest checkpoint shows them, and within a
+run if the run shows them. A message that leaves the state stays in the conversation.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from langchain_agentmem.storage.transaction import Row
 __all__ = ["copy", "current_turn", "forget", "named", "note"]
 
 _NEWEST, _MOST = 200, 4_000
-"""Messages that are read first to find the newest of a user's, and how many at most."""
+"""The number of messages read at first to find a user's newest message, and the maximum number."""
 
 
 def named(messages: Sequence[CheckpointMessage], now: int) -> dict[str, RecordedMessage]:
-    """Return the messages to be recorded, by the name of each; of two of one id the last.
+    """Return the messages to record, by their names; the last one if an id is repeated.
 
-    A message without an id is named by its content, and by how often that was named before.
+    A message without an id is named by its content, and by the number of earlier messages with this content.
 
     Args:
-        messages: The messages of a checkpoint. Those that nobody said are left out.
-        now: The time of those that tell none.
+        messages: The messages of a checkpoint. Generated messages are left out.
+        now: The time of messages that have none.
     """
     found: dict[str, RecordedMessage] = {}
     times: Counter[str] = Counter()
@@ -80,11 +80,11 @@ def note(
 
     Args:
         tx: The transaction.
-        path: The path of its namespace.
-        name: Its id.
+        path: The path of the thread's namespace.
+        name: The thread's id.
         messages: The result of `named`.
-        known: The messages that its line shows under some of these names: digests of their bodies, or None for a
-            message that somebody removed.
+        known: The messages that the thread's line shows under these names: digests of their bodies, or None for a
+            removed message.
         now: The time, in microseconds since 1970.
     """
     unknown = [
@@ -102,9 +102,9 @@ def note(
 
 
 def current_turn(tx: Transaction, outlook: SearchView, now: int) -> frozenset[int]:
-    """Return the documents of the messages of the current turn that the context of the running model still has.
+    """Return the documents of the current turn's messages in the running model's context.
 
-    Messages after them that the run does not see are among them: its own may be stored, and not be known to it yet.
+    They include later messages that the run does not see: its own messages may be stored before the run sees them.
     """
     if outlook.turn is None:
         return frozenset()
@@ -122,7 +122,7 @@ def current_turn(tx: Transaction, outlook: SearchView, now: int) -> frozenset[in
 
 
 def _newest_turn(tx: Transaction, at: ThreadKey, outlook: SearchView, now: int) -> tuple[list[Row], list[Row]]:
-    """The messages since the newest of a user's that is seen, the newest first; and those after it that are not."""
+    """Return visible messages since the user's newest, newest first, and unseen later ones."""
     limit = _NEWEST
     while True:
         turn: list[Row] = []
@@ -143,7 +143,7 @@ def _newest_turn(tx: Transaction, at: ThreadKey, outlook: SearchView, now: int) 
 def _entry(message: Message, body: bytes | None, now: int) -> message_log.LogEntry:
     try:
         entry = entry_of(message, now, body=body)
-    except MessageError:  # it tells a time that is none, or has an id that cannot be one
+    except MessageError:  # its time or its id is invalid
         whole = encode_body(message) if body is None else body
         entry = message_log.LogEntry("", whole, message.text, now, role=plain(message.role), sender=plain(message.name))
     return entry._replace(kept=body is not None)

@@ -1,16 +1,15 @@
 """`SessionMemory`: rounds of posts between roles, over the same log as a conversation.
 
-A session and a conversation of one id are two views of one log. A post is a message whose name is its sender,
-with its recipient, round and attachments beside it; a plain message is a post between "User" and "Assistant",
-and a plain user message begins a round of its own. Nothing is stored twice, and whatever one view writes the
-other shows.
+A session and a conversation of one id are two views of one log. A post is a message whose name is its sender, with
+additional fields for recipient, round and attachments. A plain message is a post between "User" and "Assistant", and a
+plain user message begins a round of its own. Nothing is stored twice: each view shows the entries that the other wrote.
 
     session = memory.session("task-7")
     round_ = session.create_round("Plot the sales of May.")
     session.add_post(round_.id, send_from="User", send_to="Planner", message=round_.user_query)
     session.finish_round(round_.id)
 
-Both views at once:
+Use both views of one log:
 
     from langchain_agentmem import AgentMemory
 
@@ -102,7 +101,7 @@ class ThreadLog:
             MessageError: A key is taken by other content.
             StepIsOver: Another attempt of the task has taken its place.
         """
-        del at, retention  # what a thread's checkpoints show is kept
+        del at, retention  # all entries that a thread's checkpoints show are kept
         view, place = self._point.open(tx, now)
         known = _named(tx, view, [entry.key for entry in entries])
         fresh: list[LogEntry] = []
@@ -118,7 +117,7 @@ class ThreadLog:
     def update(
         self, tx: Transaction, at: ThreadKey, key: str, change: Callable[[LogEntry], LogEntry], *, now: int
     ) -> bool:
-        """Store a new version of one entry, which exists, in the place of the old one.
+        """Store a new version of an existing entry, which replaces the old one.
 
         Returns:
             Whether the new version differs; if not, nothing was written.
@@ -137,10 +136,10 @@ class ThreadLog:
         return True
 
     def clear(self, tx: Transaction, at: ThreadKey, *, keep_description: bool) -> int:
-        """Delete everything. What past checkpoints show stays as it is.
+        """Delete all entries, which past checkpoints still show.
 
         Returns:
-            How many entries were deleted.
+            The number of deleted entries.
 
         Raises:
             InvalidInput: This is no task.
@@ -163,7 +162,7 @@ class ThreadLog:
         return _named(tx, self._view(tx), [key]).get(key)
 
     def rounds(self, tx: Transaction, at: ThreadKey) -> tuple[list[LogEntry], list[LogEntry]]:
-        """Return the rounds and all messages, each in the order in which they came."""
+        """Return the rounds and all messages, each in the order of writing."""
         del at
         view = self._view(tx)
         begun, said = (map(_stored, memory_rows.current(tx, view, kind)) for kind in (ROUND_KIND, POST_KIND))
@@ -178,12 +177,12 @@ class ThreadLog:
 
 
 def is_of_thread(given: Any) -> bool:
-    """Return whether something is a config or a runtime, by which LangGraph names a thread, and no id."""
+    """Return whether a value is a config or a runtime of LangGraph, not an id."""
     return isinstance(given, Mapping) or hasattr(given, "stream_writer")
 
 
 def _named(tx: Transaction, view: MemoryView, keys: Iterable[str]) -> dict[str, LogEntry]:
-    """Return rounds and posts by their keys; none is both."""
+    """Return rounds and posts by their keys, which they never share."""
     wanted = list(keys)
     begun = memory_rows.named(tx, view, ROUND_KIND, wanted)
     rows = begun | memory_rows.named(tx, view, POST_KIND, wanted)
@@ -191,7 +190,7 @@ def _named(tx: Transaction, view: MemoryView, keys: Iterable[str]) -> dict[str, 
 
 
 def _draft(entry: LogEntry) -> VersionDraft:
-    """Return an entry as a row. A new version names the first one, which says where it stands."""
+    """Return an entry as a row. A new version refers to the first one, which has the position."""
     extra: dict[str, Any] = {name: value for name in TEXTS if (value := getattr(entry, name)) is not None}
     if entry.attachments is not None:
         extra["attachments"] = read_plain(entry.attachments)
@@ -231,19 +230,19 @@ def _stored(kept: MemoryVersion) -> LogEntry:
 ROLE_LANE = "role:"
 """The beginning of the name of a role's lane."""
 KEPT = 3
-"""Compactions of a role that are kept: an edit of what the newest one stands for leads back to one before it."""
+"""The number of compactions kept for a role: if a change invalidates the newest, an earlier one is used."""
 
 
 class CompactorConfig(Options):
-    """When a role's rounds are summarized.
+    """The conditions for a summary of a role's rounds.
 
     Attributes:
-        threshold: So many rounds without a summary are too many. Default 10.
-        retain_recent: How many of the newest rounds stay. Default 3; at least 1, since the newest is still going on.
+        threshold: The number of rounds without a summary that triggers one. Default 10.
+        retain_recent: The number of newest rounds that stay. Default 3; at least 1, since the newest may continue.
         prompt_template_path: A YAML file whose key `content` has the instructions for the model, with `{content}` for
-            the rounds and `{PREVIOUS_SUMMARY}` for the summary before. Other braces mean themselves. A file that cannot
-            be used is passed over. Default "": our instructions.
-        enabled: Whether it is done at all. Default True.
+            the rounds and `{PREVIOUS_SUMMARY}` for the summary before. Other braces are literal. An unusable file is
+            ignored. Default "": the built-in instructions.
+        enabled: Whether rounds are summarized. Default True.
 
     Raises:
         InvalidInput: A value is wrong, or `threshold` is not more than `retain_recent`.
@@ -262,13 +261,13 @@ class CompactorConfig(Options):
 
 
 class CompactedMessage(PortableModel):
-    """The summary that stands for a role's oldest rounds.
+    """The summary that replaces a role's oldest rounds.
 
     Attributes:
-        end_index: The number of the last round that it stands for, counted from 1 without the failed ones, as they were
-            when it was made.
+        end_index: The number of the last round in the summary, counted from 1 without the rounds that had failed when
+            it was made.
         summary: Its text.
-        start_index: The number of the first one: always 1.
+        start_index: The number of the first round: always 1.
     """
 
     start_index: int = 1
@@ -276,16 +275,16 @@ class CompactedMessage(PortableModel):
     summary: str
 
     def to_system_message(self) -> str:
-        """The summary as a text for the system's part of a prompt."""
+        """Return the summary as a text for the system message of a prompt."""
         return f"[Conversation History Summary (Rounds {self.start_index}-{self.end_index})]\n{self.summary}"
 
 
 class RoleHistory(NamedTuple):
-    """What a role has of a session, as of one moment.
+    """A role's view of a session at one moment.
 
     Attributes:
-        rest: The rounds that no summary stands for.
-        record: The compaction of the others, or None.
+        rest: The rounds without a summary.
+        record: The compaction of the other rounds, or None.
         slots: The newest row of each round.
     """
 
@@ -295,13 +294,13 @@ class RoleHistory(NamedTuple):
 
     @property
     def summary(self) -> Summary | None:
-        """The summary of the others."""
+        """The summary of the other rounds, or None."""
         made: Any = self.record and self.record.items[0]
         return made and (summary_in(made) or Summary())
 
     @property
     def compacted(self) -> CompactedMessage | None:
-        """The summary of the others, as a caller is given it."""
+        """The summary of the other rounds, in the form for callers, or None."""
         if self.record is None or (summary := self.summary) is None:
             return None
         is_prose = replace(summary, summary="").is_empty  # which has no headings
@@ -309,13 +308,13 @@ class RoleHistory(NamedTuple):
         return CompactedMessage(end_index=self.record.reached, summary=text)
 
     def record_with(self, going: Sequence[Round], summary: Summary, *, tried: bool, saved: int) -> CompactionRecord:
-        """Return the compaction in which a summary also stands for some of the rounds that no summary stands for.
+        """Return the next compaction, whose summary also covers some of the remaining rounds.
 
         Args:
-            going: The rounds.
-            summary: The summary, which goes on from the one before.
-            tried: Whether a model was there to ask.
-            saved: By how many tokens the summary is shorter than what it stands for now.
+            going: These rounds.
+            summary: The summary, which continues the one before.
+            tried: Whether a model was available.
+            saved: The number of tokens that the summary saves for these rounds.
         """
         before = self.record or CompactionRecord(digest=b"", reached=0, items=())
         digest = queries.digest(before.digest + sections(summary).encode())
@@ -333,23 +332,23 @@ class RoleHistory(NamedTuple):
         )
 
     def due(self, config: CompactorConfig) -> list[Round]:
-        """The rounds that are to be summarized now; none as long as there are few."""
+        """Return the rounds to summarize now; none below the threshold."""
         if not config.enabled or len(self.rest) < config.threshold:
             return []
         return self.rest[: -config.retain_recent]
 
 
 def seen_by(tx: Transaction, at: ThreadKey, role: str, *, include_failures: bool = False) -> RoleHistory:
-    """What a role has of a session.
+    """Read a role's view of a session.
 
     Args:
         tx: The transaction.
         at: The session.
         role: The role.
-        include_failures: Whether failed rounds are there. Default: no.
+        include_failures: Whether to include failed rounds. Default: no.
 
     Raises:
-        StorageError: What is kept of the compaction is damaged.
+        StorageError: The record of the compaction is damaged.
     """
     begun, said = message_log.rounds(tx, at)
     newest = headers(tx, at, lane_of(role))
@@ -366,16 +365,16 @@ def seen_by(tx: Transaction, at: ThreadKey, role: str, *, include_failures: bool
 
 
 def lane_of(role: str) -> str:
-    """The lane of a role's compactions.
+    """Return the lane of a role's compactions.
 
     Raises:
-        InvalidInput: It cannot be a role.
+        InvalidInput: The role is invalid.
     """
     return ROLE_LANE + id_of(role, "role")
 
 
 def told(rounds: Sequence[Round], first: int) -> list[BaseMessage]:
-    """Rounds as messages for a model that summarizes them: every post, and the texts that go with it.
+    """Convert rounds to messages for a summary: all posts, with the texts of attachments.
 
     Args:
         rounds: The rounds.
@@ -398,21 +397,22 @@ def told(rounds: Sequence[Round], first: int) -> list[BaseMessage]:
 class SessionMemory(LogMemory):
     """Rounds and posts of one session.
 
-    With the config of a node it is the session of the node's thread, which is rewound with the thread: a checkpoint
-    shows it as it was, a fork goes on from there, and a node that is executed again posts once. The graph needs this
-    memory's checkpointer. From outside it can only be read, with the config of a thread or of a checkpoint. It is no
-    view of the conversation of the same id; its rounds are not summarized in the background (`ContextCompactor`), since
-    that would change what a checkpoint shows; and events tell what a node writes when it does, whatever becomes of it.
+    With the config of a node, it is the session of the node's thread, which is rewound with the thread. A checkpoint
+    shows the session of its time, a fork continues from there, and a node that is executed again posts once. The graph
+    needs this memory's checkpointer. Outside of nodes, the session is read-only, with the config of a thread or of a
+    checkpoint. It is not a view of the conversation of the same id. Its rounds are not summarized in the background
+    (`ContextCompactor`), since that would change checkpoints. Events are emitted when a node writes, even if its
+    writes are discarded later.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
-        session_id: Which session. It begins to exist with its first round or message. Default: a new one. A config, a
-            `Runtime` or a `ToolRuntime` means the session of a thread, see above.
-        namespace: Whose it is. Default: the running config's, else the root. A thread's is what its config says.
-        retention: Which messages to keep after each addition. Default: all, for ever. A thread's keeps all.
+        session_id: The session's id. Its first round or message creates it. Default: a new id. A config, a `Runtime` or
+            a `ToolRuntime` selects the session of a thread, see above.
+        namespace: Its namespace. Default: the running config's, else the root. For a thread, the config decides.
+        retention: The messages to keep after each addition. Default: all, for ever. A thread's session keeps all.
 
     Raises:
-        InvalidInput: An argument is wrong, or makes no sense for the session of a thread.
+        InvalidInput: An argument is wrong, or is not supported for the session of a thread.
         StorageError: The database cannot be opened.
     """
 
@@ -447,16 +447,16 @@ class SessionMemory(LogMemory):
 
     @property
     def follows_thread(self) -> bool:
-        """Whether it is rewound with a thread."""
+        """True if the session is rewound with a thread."""
         return isinstance(self._log, ThreadLog)
 
     # -- writing -----------------------------------------------------------------------------------------------
 
     def create_round(self, user_query: str) -> Round:
-        """Begin a round. Every `ContextCompactor` of this session looks then whether there is something to do.
+        """Begin a round, and wake each `ContextCompactor` of this session.
 
         Args:
-            user_query: What the user asks.
+            user_query: The user's question.
 
         Returns:
             The round, in state "created" and without posts.
@@ -486,15 +486,15 @@ class SessionMemory(LogMemory):
             post: The post, or:
             send_from: The role that speaks.
             send_to: The role it speaks to.
-            message: What it says.
-            attachments: What goes with it.
+            message: The text.
+            attachments: The attachments. Default: none.
 
         Returns:
             The post.
 
         Raises:
-            InvalidInput: Sender or recipient are missing, or the post is none.
-            MessageError: There is no such round, or the post's id is taken by other content.
+            InvalidInput: Sender or recipient are missing, or `post` is not a `Post`.
+            MessageError: The round does not exist, or the post's id is taken by other content.
         """
         new: Any = {"send_from": send_from, "send_to": send_to, "attachment_list": attachments}
         given = check_instance(Post, post, "post") or Post.create(message, **new)
@@ -513,17 +513,17 @@ class SessionMemory(LogMemory):
         """Set a round to "finished".
 
         Raises:
-            MessageError: There is no such round.
+            MessageError: The round does not exist.
         """
         self._set_state("finish_round", round_id, "finished")
 
     afinish_round = awaited(finish_round, writes=True)
 
     def fail_round(self, round_id: str) -> None:
-        """Set a round to "failed": `get_role_rounds` leaves it out unless it is asked for.
+        """Set a round to "failed": `get_role_rounds` leaves it out by default.
 
         Raises:
-            MessageError: There is no such round.
+            MessageError: The round does not exist.
         """
         self._set_state("fail_round", round_id, "failed")
 
@@ -540,7 +540,7 @@ class SessionMemory(LogMemory):
     # -- reading -----------------------------------------------------------------------------------------------
 
     def to_conversation(self) -> Conversation:
-        """The whole session as a value: every round with its posts, in order."""
+        """Return the whole session as a value: all rounds with their posts, in order."""
         return Conversation(rounds=tuple(self._rounds()), id=self.session_id)
 
     ato_conversation = awaited(to_conversation)
@@ -555,14 +555,14 @@ class SessionMemory(LogMemory):
         return await in_worker(self._rounds)
 
     def get_role_rounds(self, role: str, include_failure_rounds: bool = False) -> list[Round]:  # noqa: FBT001, FBT002
-        """The rounds as one role sees them.
+        """Return the rounds as one role sees them.
 
-        Every round is there, so that rounds have the same place for all roles; of its posts, those that the role
+        All rounds are returned, so that a round has the same index for all roles, but only the posts that the role
         sent or received. Text marked by `temporal` is left out of all rounds but the last.
 
         Args:
             role: The role.
-            include_failure_rounds: Whether failed rounds are given too. Default: no.
+            include_failure_rounds: Whether to return failed rounds too. Default: no.
         """
         failures = check_flag("include_failure_rounds", include_failure_rounds)
         return role_rounds(self._rounds(role=role), role, include_failures=failures)
@@ -574,16 +574,16 @@ class SessionMemory(LogMemory):
         role: str,
         include_failure_rounds: bool = False,  # noqa: FBT001, FBT002
     ) -> tuple[list[Round], CompactedMessage | None]:
-        """The rounds as one role sees them, without those that a summary stands for, and the summary.
+        """Return the rounds of a role without the summarized ones, and the summary.
 
-        In TaskWeaver the caller slices the rounds by the summary's `end_index`, which goes wrong where
-        failed rounds are counted. Here they are sliced already, by their ids: put the summary before them, and that is
-        the context. A round that failed was never summarized, so it is given if it is asked for, wherever it stands;
-        and so is one that was added to after it was summarized.
+        In TaskWeaver the caller slices the rounds by the summary's `end_index`, which fails if failed rounds are
+        counted. Here they are already sliced, by their ids: the context is the summary, followed by the rounds. A
+        failed round is never summarized, so it is returned if requested, at any position. A round that got posts after
+        its summary is returned too.
 
         Args:
             role: The role, whose summaries a `ContextCompactor` makes.
-            include_failure_rounds: Whether failed rounds are given too. Default: no.
+            include_failure_rounds: Whether to return failed rounds too. Default: no.
 
         Returns:
             The rounds, and the summary or None.
@@ -599,10 +599,10 @@ class SessionMemory(LogMemory):
     aget_role_rounds_with_compaction = awaited(get_role_rounds_with_compaction)
 
     def get_shared_memory_entries(self, entry_type: str) -> list[SharedMemoryEntry]:
-        """What roles share under one type.
+        """Return the entries of one type that roles share.
 
-        An entry of scope "conversation" counts in every round, one of scope "round" only while its round is the
-        last. Of each sender the newest one that counts is given, in the order in which they were said.
+        An entry of scope "conversation" is valid in every round, one of scope "round" only while its round is the
+        last. The result has the newest valid entry of each sender, in conversation order.
 
         Args:
             entry_type: "plan", "experience_sub_path", or any other.
