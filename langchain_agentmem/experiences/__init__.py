@@ -5,10 +5,10 @@ prompt. It may import `conversations`, `rewinding`, `language_models` and what i
 `experience_library.py` (one selection), then `lexical_choice.py` (by words) and `model_choice.py` (by a model).
 
 Experiences are files, since people write and review them. A selection reads the folder each time, and parses the files
-that have changed. The words of the conditions are always compared first, as that takes a fraction of a millisecond;
-whether a model decides, and of which candidates, is the strategy. A model's answers are remembered by what it was
-asked, so nothing is stale. What is chosen stands before the question that it was chosen for, and in a thread it stays
-there, so that a provider's cache of the prompt holds. It is fenced and marked, so that no log, compaction or
-conversation takes it for something that was said. Who wants it in a system message writes that as a prompt with the
-variable `{experiences}`.
+that have changed. The words of the conditions are always compared first, as that takes a fraction of a millisecond.
+The strategy determines whether a model decides, and about which candidates. A model's answers are cached by its whole
+prompt, so nothing is stale. Chosen instructions are before the question that they were chosen for, and in a thread they
+stay there, so that a provider's cache of the prompt stays valid. They are fenced and marked, so that no log, compaction
+or conversation takes them for a message. To have them in a system message, write it as a prompt with the variable
+`{experiences}`.
 """

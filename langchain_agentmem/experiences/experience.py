@@ -2,8 +2,8 @@
 
     Experience("file-validation", ["CodeInterpreter"], "Use when files are read.", "Check that the file exists first.")
 
-Whoever selects is shown the condition, and the prompt is given the instruction, in a section that nothing in it can
-leave. It stands before the question that it was chosen for.
+The selector sees the condition. The prompt gets the instruction, in a section that its content cannot end, before the
+question that it was chosen for.
 
     These instructions hold for what is asked now.
     <experiences>
@@ -45,21 +45,21 @@ from langchain_agentmem.messages.role_rounds import Portable, fields_of
 logger = logging.getLogger(__name__)
 
 LONGEST = 100_000
-"""Characters that a condition or an instruction may have."""
+"""The maximum number of characters of a condition or an instruction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Experience(Portable):
-    """An instruction, and when it applies. The order of the fields is that of the original system.
+    """An instruction with its condition; the fields are ordered as in the original system.
 
     Attributes:
-        exp_id: What it is known by, within a library. A number becomes text.
+        exp_id: Its id, unique within a library. A number becomes text.
         who: The roles it is meant for, as a tuple; empty for all. A list or set of names, one name or None is accepted.
-        when: The condition, which whoever selects is shown.
+        when: The condition, which the selector sees.
         what: The instruction, which is put into the prompt.
 
     Raises:
-        InvalidInput: Something is empty, too long or of a wrong type.
+        InvalidInput: A field is empty, too long or of a wrong type.
     """
 
     exp_id: str
@@ -82,16 +82,16 @@ class Experience(Portable):
                 raise InvalidInput(f"'{name}' of {of} has {len(text):,} characters; {LONGEST:,} are allowed.")
 
     def is_for(self, role: str | None) -> bool:
-        """Whether a role is meant.
+        """Return whether the experience is meant for a role.
 
         Args:
-            role: Its name, in any case; None or "" for whoever asks without a role, for whom everything is meant.
+            role: Its name, in any case; None or "" for no role, which every experience is meant for.
         """
         name = (role or "").strip().casefold()
         return not name or not self.who or name in (each.casefold() for each in self.who)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give ``{"exp_id", "who", "when", "what"}``."""
+        """Return ``{"exp_id", "who", "when", "what"}``."""
         return {"exp_id": self.exp_id, "who": list(self.who), "when": self.when, "what": self.what}
 
     @classmethod
@@ -99,11 +99,11 @@ class Experience(Portable):
         """Build an experience.
 
         Args:
-            data: What `to_dict` gives. An older form has ``experience_text``, which stands for what is missing of
-                ``when`` and ``what``; anything else in it is ignored.
+            data: The result of `to_dict`. An older form has ``experience_text``, which replaces a missing ``when`` or
+                ``what``; other keys are ignored.
 
         Raises:
-            InvalidInput: Something is missing or has a wrong type.
+            InvalidInput: A field is missing or has a wrong type.
         """
         fields = fields_of(cls, data, "exp_id")
         legacy: Any = fields.get("experience_text")
@@ -112,7 +112,7 @@ class Experience(Portable):
 
 
 def _roles(given: Any) -> tuple[str, ...]:
-    """Names of roles, each once."""
+    """Return the names of roles, each once."""
     names = [] if given is None else texts_given(given, "The roles of an experience")
     return tuple(dict.fromkeys(filter(None, map(str.strip, names))))
 
@@ -121,42 +121,42 @@ PART: Final = "experiences"
 
 
 def section(experiences: Iterable[Experience]) -> str:
-    """The instructions of experiences as a section of a prompt; "" where there are none.
+    """Format the instructions of experiences as a section of a prompt; "" if there are none.
 
-    Only what they say is shown, not when it applies. What could end the section, or a message, is escaped.
+    Only the instructions are shown, not the conditions. Text that could end the section, or a message, is escaped.
 
     Args:
-        experiences: Those that were chosen, the most important first.
+        experiences: The chosen experiences, the most important first.
     """
     text = told(experiences)
     return block(PART, text) if text else ""
 
 
 def told(experiences: Iterable[Experience]) -> str:
-    """What experiences say, each in a fence of its own, without what stands around them all.
+    """Format instructions, each in a fence of its own, without the fence around them all.
 
     Args:
-        experiences: Those that were chosen.
+        experiences: The chosen experiences.
     """
     return "\n".join(fenced("experience", harmless(each.what.strip()), id=each.exp_id) for each in experiences)
 
 
 PREFIX, SUFFIX = "handcrafted_exp_", ".yaml"
-"""The parts of the name of a file that is written."""
+"""The beginning and end of the names of new files."""
 LARGEST = 300_000
-"""Bytes that a file may have."""
+"""The maximum number of bytes of a file."""
 _FIELDS = {"exp_id", "who", "when", "what", "experience_text"}
 _UNREADABLE = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
-"""What PyYAML raises for what is no YAML, or for a tag that does not fit what it stands before."""
+"""The errors that PyYAML raises for invalid YAML, or for a tag that does not fit its value."""
 
 
 class FileProblem(NamedTuple):
-    """What is wrong with a file.
+    """A problem with a file.
 
     Attributes:
-        path: The file, within the folder.
-        reason: What is wrong with it, and what to do.
-        is_loaded: Whether it counts nevertheless.
+        path: The path of the file within the folder.
+        reason: The problem, and how to solve it.
+        is_loaded: Whether the experience is loaded nevertheless.
     """
 
     path: str
@@ -168,13 +168,13 @@ class FileProblem(NamedTuple):
 
 
 class LibraryCheck(NamedTuple):
-    """What a look at every file of a folder found.
+    """The result of reading every file of a folder.
 
     Attributes:
-        experiences: Those that count, in the order of their files: those of a folder before those below it, then by
-            name.
-        problems: What is wrong with files, in the same order, those that count nevertheless included.
-        files: The file of each experience, within the folder, by its id.
+        experiences: The loaded experiences, in the order of their files: those of a folder before those below it, then
+            by name.
+        problems: The problems with files, in the same order, including those of loaded experiences.
+        files: The path of the file of each experience, within the folder, by the id of the experience.
     """
 
     experiences: tuple[Experience, ...]
@@ -183,23 +183,23 @@ class LibraryCheck(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether every file counts."""
+        """True if no problem keeps an experience from being loaded."""
         return all(problem.is_loaded for problem in self.problems)
 
 
 FileContent: TypeAlias = tuple[Sequence[Experience], Sequence[tuple[str, bool]]]
-"""The experiences of a file that can be used, and its problems: reasons, with whether the experience counts."""
+"""The valid experiences of a file, and its problems: reasons, with whether the experience is loaded."""
 
 
 class ExperienceFolder:
-    """A folder with files of experiences. May be looked at from any thread.
+    """A folder with files of experiences. Safe to read from any thread.
 
     Args:
         directory: The folder.
-        subfolders: Whether what lies in folders below it counts too.
+        subfolders: Whether files in folders below it are read, too. Default: False.
 
     Raises:
-        InvalidInput: There is no such folder.
+        InvalidInput: The folder does not exist.
     """
 
     def __init__(self, directory: str | os.PathLike[str], *, subfolders: bool = False) -> None:
@@ -211,7 +211,7 @@ class ExperienceFolder:
         self._subfolders = check_flag("subfolders", subfolders)
 
     def load(self, sub_path: str | None = None) -> LibraryCheck:
-        """`look`, with one warning in the log for each file that cannot be used, as long as the reason stays the same.
+        """Read every file as `look` does, and log each unusable file once per reason.
 
         Args:
             sub_path: As for `look`.
@@ -223,13 +223,13 @@ class ExperienceFolder:
         return shelf
 
     def look(self, sub_path: str | None = None) -> LibraryCheck:
-        """What it holds now.
+        """Read every file, and return the experiences and problems.
 
         Args:
-            sub_path: A folder below it, which is looked at instead.
+            sub_path: A folder below it to read instead.
 
         Raises:
-            InvalidInput: That is not below it, or not there.
+            InvalidInput: That folder is not below it, or does not exist.
         """
         if sub_path is not None:
             path = path_of_file(sub_path)
@@ -255,7 +255,7 @@ class ExperienceFolder:
 
 @lru_cache(maxsize=1_000)
 def _warn(folder: str, problem: FileProblem) -> None:
-    """Log that a file cannot be used. The cache makes it once for each file and reason."""
+    """Log that a file cannot be used. The cache limits it to once for each file and reason."""
     logger.warning("An experience file in %s cannot be used: %s", folder, problem)
 
 
@@ -295,7 +295,7 @@ def _refused(reason: str) -> FileContent:
 def read_file(data: bytes) -> FileContent:
     """Read the experiences that the text of a file holds: one, or a list of them.
 
-    The cache spares YAML the files that have not changed since the last look.
+    Thanks to the cache, unchanged files are not parsed again.
     """
     try:
         held = yaml.load(data.decode("utf-8-sig"), Loader=_TextLoader)  # noqa: S506 - a loader that is safe
@@ -324,7 +324,7 @@ def read_file(data: bytes) -> FileContent:
 
 
 class _TextLoader(yaml.SafeLoader):
-    """Plain YAML in which every value is text, but for null; what stands twice is refused."""
+    """A loader of plain YAML: every value but null is text, and duplicate keys are refused."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
         seen: set[str] = set()
@@ -342,18 +342,18 @@ _TextLoader.yaml_implicit_resolvers = {
 
 
 def write_new(folder: Path, exp_id: str, text: str) -> Path:
-    """Write a file that is not there yet, called after an experience.
+    """Write a new file, named after an experience.
 
     Args:
-        folder: Where to.
-        exp_id: The experience.
-        text: What is written.
+        folder: The folder.
+        exp_id: The id of the experience.
+        text: The text to write.
 
     Returns:
-        The file.
+        The path of the file.
 
     Raises:
-        InvalidInput: It cannot be written.
+        InvalidInput: The file cannot be written.
     """
     # Letters, digits, dots and hyphens of an id can stand in the name of a file.
     plain = re.sub(r"[^\w.-]+", "_", exp_id).strip("._").encode()[:120].decode(errors="ignore")

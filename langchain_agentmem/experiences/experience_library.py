@@ -5,7 +5,7 @@ r"""`ExperienceLibrary`: a folder of handcrafted experiences.
 
 Every selection sees the folder as it is then.
 
-An experience says *when* it applies and *what* to do then: a YAML file that people write, review and edit.
+An experience states *when* it applies and *what* to do then, in a YAML file that people write, review and edit.
 
     from pathlib import Path
 
@@ -23,7 +23,7 @@ An experience says *when* it applies and *what* to do then: a YAML file that peo
 
     with AgentMemory("agent.db") as memory:
         library = memory.experiences("experience")
-        assert library.validate().ok  # what is wrong with a file is said, and the others are loaded
+        assert library.validate().ok  # problems of a file are reported, and the others are loaded
         selector = library.selector(role="CodeInterpreter")  # model=… lets a model choose, by the conditions alone
         prompt = ChatPromptTemplate.from_messages(
             [("system", "You write Python.\n{experiences}"), ("user", "{question}")]
@@ -31,28 +31,28 @@ An experience says *when* it applies and *what* to do then: a YAML file that peo
         print((selector | prompt).invoke({"question": "Read sales.csv and write the totals to a file."}).to_string())
         print(selector.select("What is the capital of Peru?").ids)  # nothing applies
 
-Without a model they are chosen by the words of their conditions (`strategy="lexical"`), which is a first choice and
-not more. `strategy="auto"` asks a model only where the words leave it open, and a model that fails or answers
-nonsense is replaced by the words, with an event for hooks.
+Without a model, experiences are chosen by the words of their conditions (`strategy="lexical"`), which is only a first
+choice. `strategy="auto"` asks a model only if the words are not decisive. If a model fails or answers nonsense, the
+words decide, with an event for hooks.
 
-`ExperienceSelector` puts those that apply to a query into its prompt:
+`ExperienceSelector` puts the experiences that apply to a query into its prompt:
 
     selector = memory.experiences("experience").selector(role="Planner", model=model)
 
     chain = selector | prompt | model              # a prompt with the variable {experiences}
     builder.add_node("experience", selector)       # a state with the key "experiences" or "llm_input_messages"
 
-`selector.select(query).section` is the text alone. It is also one of LangChain's example selectors, for few-shot
-prompts. A log of prompts that cannot be written never fails a selection.
+`selector.select(query).section` is the text alone. The selector is also one of LangChain's example selectors, for
+few-shot prompts. A log of prompts that cannot be written never fails a selection.
 
-The situation is what the last rounds asked, and how that went, made of the rounds of a session or of messages:
+The situation is the questions of the last rounds and their outcomes, from the rounds of a session or from messages:
 
     User: Load the sales of May.
     Execution: FAILURE
     Error: FileNotFoundError: sales.csv
 
-What a model is asked is written to a file beside the log of the main prompt: for `planner_prompt_log_0_1.json` that is
-`planner_experience_selection_log_0_1.json`, a list of messages, each with "role" and "content".
+The prompt of a selection is written to a file next to the log of the main prompt: for `planner_prompt_log_0_1.json`
+that is `planner_experience_selection_log_0_1.json`, a list of messages, each with "role" and "content".
 """
 
 from __future__ import annotations
@@ -103,12 +103,12 @@ logger = logging.getLogger(__name__)
 
 SELECTION_PROMPT, ALIAS = "experience.selection_prompt_path", "experience.llm_alias"
 ROUNDS = 3
-"""How many rounds a selection looks back on, as in the original system."""
+"""The number of past rounds that a selection reads, as in the original system."""
 _REMEMBERED = 256
-"""How many answers of a model are remembered."""
+"""The number of a model's answers that are cached."""
 
 LONGEST_LINE = 1_000
-"""Characters that are shown of a query, a status or an error: of an error its end, where it says what went wrong."""
+"""The characters shown of a query, a status or an error; of an error its end, which states the cause."""
 
 _TOLD = {AttachmentType.execution_status: "Execution", AttachmentType.code_error: "Error"}
 MAIN, OURS = "prompt_log", "experience_selection_log"
@@ -117,14 +117,14 @@ Session: TypeAlias = SessionMemory | Callable[[RunnableConfig], SessionMemory]
 
 
 class SelectionRequest(NamedTuple):
-    """What is to be selected for.
+    """A request to select experiences.
 
     Attributes:
-        query: The query; "" for what the session asked last.
-        messages: The messages that it stands among.
-        config: The run.
-        context: The situation, if whoever asks tells it.
-        log: The file for what a model is asked; None for none.
+        query: The query; "" for the last query of the session.
+        messages: The messages around the query.
+        config: The config of the run.
+        context: The situation, if the caller passes it.
+        log: The file for the prompt of the selection; None for none.
     """
 
     query: str
@@ -135,7 +135,7 @@ class SelectionRequest(NamedTuple):
 
 
 class SelectorOptions(TypedDict, total=False):
-    """What `ExperienceSelector` takes beside the library."""
+    """The keyword options of `ExperienceSelector`."""
 
     role: str | None
     model: ModelLike | None
@@ -149,43 +149,44 @@ class SelectorOptions(TypedDict, total=False):
 
 
 class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
-    """Puts the experiences that apply into whatever a model is about to be given.
+    """A Runnable that puts the experiences that apply into the input of a model.
 
-    It gives back what it is given, with their instructions in it:
+    It returns its input with their instructions in it:
 
-    - Messages, or a prompt made of messages: before what the user said last. In a thread it stays there as long as that
-      is shown, so that a provider's cache of the prompt holds, and what stands already is not put there again. No
-      conversation stores it as if it had been said.
+    - Messages, or a prompt made of messages: before the last user message. In a thread they stay there as long as that
+      message is shown, so that a provider's cache of the prompt stays valid, and instructions in the context are not
+      added again. No conversation stores them as messages.
     - A text, or a prompt that is one: before it.
-    - A dictionary: as a text under "experiences", "" where none applies, for a prompt that has this variable; if it has
+    - A dictionary: as a text under "experiences", "" if none applies, for a prompt that has this variable; if it has
       "messages", in these as well.
     - The state of a graph: the messages go to "llm_input_messages" and the text to "experiences", whichever the state
-      has; the history stays as it is. What a node before it has put there of this history, such as a compaction, it
-      goes on from. A chain that is a node does not begin with it: what gives the prompt its variables, or the messages,
-      out of the state stands before it.
+      has; the history does not change. If an earlier node has put its version of this history there, such as a
+      compaction, the selector continues from that. In a chain that is a node, the selector comes after the step that
+      takes the prompt's variables, or the messages, from the state.
 
-    It selects for each query anew, among what the folder holds then. By their words, experiences are chosen without a
-    model. A model's answers are remembered as long as query, situation and conditions are the same. Where the model
-    fails, its answer cannot be understood or is cut off, or it chooses only what is no candidate, the words decide, and
-    hooks are told with `ExperienceSelectionFellBack`.
+    It selects for each query anew, among the experiences that the folder then holds. Without a model, the words of the
+    conditions decide. A model's answers are cached as long as query, situation and conditions are the same. If the
+    model fails, its answer cannot be understood or is cut off, or it chooses only unknown ids, the words decide, and
+    hooks receive `ExperienceSelectionFellBack`.
 
     Args:
-        library: Where the experiences are.
-        role: Who asks: only what is meant for this role, or for all, is considered; case does not count. Default:
-            everything is.
-        model: Who selects: a LangChain model, a function from messages to text, or a model's name. Default: nobody.
-        strategy: "lexical" by words; "model"; "auto" asks the model only about those of which the words leave it open.
-            Default: "model" if there is one, else "lexical".
-        template: What the model is asked: a text with `{experiences}`, `{user_query}` and `{context}`, or a
-            `SelectionTemplate`. Braces that are meant as such are doubled. Default: our own.
-        max_selected: Most experiences that are chosen. Default: all that apply.
-        session: The session whose last three rounds tell the situation, and that may name a sub folder by a shared
-            entry "experience_sub_path": a `SessionMemory`, or a function that gives one for a config, such as
-            `memory.session`. Default: none; messages tell the situation, if there are any.
-        query: Gives the query, from what this is given. Default: the last thing the user said; of a dictionary,
-            "input", "question", "query" or "user_query", or its only text; else what the session asked last.
-        enabled: Whether it selects at all. Where it does not, what is given passes with nothing put in. Default True.
-        timeout: Seconds to wait for the model. Default: as long as it takes.
+        library: The library of experiences.
+        role: The role that asks: only experiences for this role, or for all, are considered, regardless of case.
+            Default: all experiences are.
+        model: The model that selects: a LangChain model, a function from messages to text, or a model's name. Default:
+            none.
+        strategy: "lexical" by words; "model"; "auto" asks the model only about experiences for which the words are not
+            decisive. Default: "model" if there is one, else "lexical".
+        template: The prompt for the model: a text with `{experiences}`, `{user_query}` and `{context}`, or a
+            `SelectionTemplate`. Literal braces are doubled. Default: a built-in template.
+        max_selected: The maximum number of chosen experiences. Default: all that apply.
+        session: The session whose last three rounds are the situation, and that may name a subfolder by a shared entry
+            "experience_sub_path": a `SessionMemory`, or a function that returns one for a config, such as
+            `memory.session`. Default: none; the situation is taken from messages, if there are any.
+        query: A function from the input to the query. Default: the last user message; of a dictionary, "input",
+            "question", "query" or "user_query", or its only text; else the last query of the session.
+        enabled: Whether it selects. If not, the input passes with no instructions in it. Default: True.
+        timeout: Seconds to wait for the model. Default: no limit.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -228,16 +229,16 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         models: Mapping[str, ModelLike] | None = None,
         **options: Unpack[SelectorOptions],
     ) -> ExperienceSelector:
-        """Make a selector as a configuration of the original system says.
+        """Create a selector from a configuration of the original system.
 
         Args:
             config: Of its keys four are read: "planner.use_experience" or "code_generator.use_experience", by the role,
                 default False; "experience.selection_prompt_path", a file with the template; "experience.llm_alias",
                 default "" for `model`.
-            library: Where the experiences are.
+            library: The library of experiences.
             models: Models by alias. Default: none.
-            **options: What the selector takes. `role` is required: "Planner", "CodeInterpreter" or "CodeGenerator";
-                another role's switch is called after it, such as "web_explorer.use_experience" for "WebExplorer".
+            **options: Options of the selector. `role` is required: "Planner", "CodeInterpreter" or "CodeGenerator";
+                the switch of another role is named after it, such as "web_explorer.use_experience" for "WebExplorer".
 
         Raises:
             InvalidInput: A value is wrong, the template cannot be used, or no model has the alias.
@@ -278,13 +279,14 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         config: RunnableConfig | None = None,
         prompt_log_path: str | os.PathLike[str] | None = None,
     ) -> Selection:
-        """Say which experiences apply, with reasons (the original's `retrieve_experience`).
+        """Select the experiences that apply, with reasons (the original's `retrieve_experience`).
 
         Args:
             query: A text, or anything that `invoke` takes.
-            context: The situation, as text. Default: as the session or the messages tell it.
-            config: The run. Default: the one this is called in.
-            prompt_log_path: The log of the main prompt, beside which the selection's is written. Default: none is.
+            context: The situation, as text. Default: taken from the session or the messages.
+            config: The config of the run. Default: the running one.
+            prompt_log_path: The log of the main prompt, next to which that of the selection is written. Default: no
+                log.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -300,7 +302,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
     # -- as an example selector ---------------------------------------------------------------------------------
 
     def select_examples(self, input_variables: dict[str, str]) -> list[dict[str, Any]]:
-        """The experiences that apply, as examples for a few-shot prompt: "exp_id", "who", "when" and "what".
+        """Return the experiences that apply as examples: "exp_id", "who", "when" and "what".
 
         Args:
             input_variables: The variables of the prompt.
@@ -315,7 +317,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         """Add an experience to the library, see `ExperienceLibrary.add`.
 
         Args:
-            example: "exp_id", "when" and "what", perhaps "who".
+            example: "exp_id", "when" and "what", optionally "who".
         """
         return self.library.add(Experience.from_dict(example))
 
@@ -329,7 +331,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         if not self.enabled:
             return Selection(query=request.query, role=self.role, strategy=self.strategy)
 
-        def inputs() -> dict[str, Any]:  # only where it is traced: a namespace may need what the config does not say
+        def inputs() -> dict[str, Any]:  # only for traces: a namespace may need values that the config lacks
             namespace = self._database.scopes.resolve(None, request.config)
             of = {"role": self.role, "strategy": self.strategy, "namespace": namespace}
             return {"query": brief(request.query), **of}
@@ -346,13 +348,13 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
 
         Args:
             messages: A context. It is not changed.
-            config: The run.
+            config: The config of the run.
         """
         request = SelectionRequest(question_of(self._query, messages, messages), messages, config)
         return placed(messages, PART, self._standing(request, self._selected(request)))
 
     def _standing(self, request: SelectionRequest, selection: Selection) -> dict[str | None, str]:
-        """What stands before each question that is still shown; what stands already is not put there again."""
+        """Return the instructions before each question that is still shown, each only once."""
         said = [message for message in request.messages if not is_injected(message)]
         book = prompt_notes.opening(self._database, request.config, said, f"{PART} {self.role or ''}")
         if book.start is None:
@@ -374,7 +376,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         return texts
 
     def _select(self, request: SelectionRequest) -> Selection:
-        """Select: what the folder holds, by words, and by a model."""
+        """Select experiences of the folder, by words and by a model."""
         rounds = self._rounds_of(request.config)
         query = request.query.strip() or (rounds[-1].user_query.strip() if rounds else "")
         named = shared_entries(rounds, "experience_sub_path")
@@ -414,7 +416,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         )
 
     def _messages(self, query: str, context: str, candidates: Sequence[Experience]) -> list[BaseMessage]:
-        """What a model is asked. Of the candidates it sees the conditions only."""
+        """Return the prompt for a model, which shows only the conditions of the candidates."""
         shown = "\n\n".join(
             f"--- Experience {number} (ID: {each.exp_id}) ---\n{each.when.strip()}"
             for number, each in enumerate(candidates, 1)
@@ -424,7 +426,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         return [SystemMessage(system), HumanMessage(f"Select relevant experiences for: {query}")]
 
     def _ask_model(self, query: str, messages: Sequence[BaseMessage], ids: list[str]) -> tuple[str, ...] | str:
-        """What a model chooses, or in a sentence why it was of no use, of which hooks are told."""
+        """Return the ids that a model chooses; if it fails, emit an event and return the reason."""
         key = digest("\x1f".join([*ids, *(str(each.content) for each in messages)]).encode("utf-8", "surrogatepass"))
         if (known := self._known.get(key)) is not None:
             return known
@@ -447,7 +449,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         return reading
 
     def _rounds_of(self, config: RunnableConfig) -> list[Round]:
-        """The rounds of the session as the role sees them."""
+        """Return the rounds of the session; empty if there is none."""
         if self._session is None:
             return []
         session = self._session if isinstance(self._session, SessionMemory) else self._session(config)
@@ -465,20 +467,21 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         return of_rounds(role_rounds(rounds, self.role, include_failures=False))
 
     def _log(self, path: Path, messages: Sequence[BaseMessage]) -> None:
-        """Write to a file what a model is asked, whole or not at all."""
+        """Write the prompt of a selection to a file, whole or not at all."""
         try:
             with whole_file(path, make_folder=True) as file:
                 json.dump([{"role": role_of(each), "content": str(each.content)} for each in messages], file, indent=2)
-        except Exception as error:  # noqa: BLE001 - what is noted on the side never fails a selection
+        except Exception as error:  # noqa: BLE001 - a log never fails a selection
             self._failures.report("log", "What a model is asked cannot be logged.", error=error)
 
 
 class ExperienceLibrary:
-    """A folder of YAML files, each with one experience or a list of them. Methods that wait have awaited twins.
+    """A folder of YAML files with experiences; blocking methods have async twins, as `aload`.
 
-    Files `*.yaml` and `*.yml` are read, except hidden ones and those whose names begin with `raw_exp_`. Of two
-    experiences with one `exp_id` the first counts: the files of a folder come before those below it, then they go by
-    name. A file that cannot be used is left out: a warning is logged once, and `validate` says why.
+    Each file has one experience or a list of them. Files `*.yaml` and `*.yml` are read, except hidden ones and those
+    whose names begin with `raw_exp_`. Of two experiences with one `exp_id` the first is loaded: the files of a folder
+    come before those below it, then by name. An unusable file is skipped: a warning is logged once, and `validate`
+    reports the reason.
 
     Attributes:
         database: The database of the memory.
@@ -486,10 +489,10 @@ class ExperienceLibrary:
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
         directory: The folder.
-        subfolders: Whether files in folders below it count too. Default False.
+        subfolders: Whether files in folders below it are read, too. Default: False.
 
     Raises:
-        InvalidInput: There is no such folder, or an argument is wrong.
+        InvalidInput: The folder does not exist, or an argument is wrong.
         StorageError: The database cannot be opened.
     """
 
@@ -506,35 +509,35 @@ class ExperienceLibrary:
         return self._folders.directory
 
     def selector(self, **options: Unpack[SelectorOptions]) -> ExperienceSelector:
-        """A Runnable that puts what applies into a prompt, messages or a state.
+        """Return a Runnable that puts experiences that apply into a prompt, messages or a state.
 
         Args:
-            **options: What `ExperienceSelector` takes, such as `role`, `model`, `strategy`, `max_selected`, `session`.
+            **options: Options of `ExperienceSelector`, such as `role`, `model`, `strategy`, `max_selected`, `session`.
 
         Raises:
             InvalidInput: An argument is wrong.
         """
         return ExperienceSelector(self, **options)
 
-    # -- what the folder holds ----------------------------------------------------------------------------------
+    # -- the experiences in the folder --------------------------------------------------------------------------
 
     def load(self, sub_path: str | None = None) -> list[Experience]:
-        """The experiences that the folder holds now (the original system's `load_experience`).
+        """Return the experiences in the folder (the original system's `load_experience`).
 
         Each file that cannot be used is logged once as a warning; `validate` returns the reasons.
 
         Args:
-            sub_path: Only those of this folder below it. Default: its own.
+            sub_path: A folder below it to read instead. Default: the folder itself.
 
         Raises:
-            InvalidInput: There is no such folder below it.
+            InvalidInput: That folder is not below it, or does not exist.
         """
         return list(self._folders.load(sub_path).experiences)
 
     aload = awaited(load)
 
     def validate(self, sub_path: str | None = None) -> LibraryCheck:
-        """Look at every file, and say what is wrong.
+        """Check every file, and report problems.
 
         Args:
             sub_path: As for `load`.
@@ -544,13 +547,13 @@ class ExperienceLibrary:
     avalidate = awaited(validate)
 
     def add(self, experience: Experience) -> Path:
-        """Write an experience to a file of its own. It counts from now on.
+        """Write an experience to a new file. Later selections include it.
 
         Args:
-            experience: What to write.
+            experience: The experience to write.
 
         Returns:
-            The file.
+            The path of the file.
 
         Raises:
             InvalidInput: The library has this `exp_id`, or the file cannot be written.
@@ -571,11 +574,11 @@ class ExperienceLibrary:
     aadd = awaited(add)
 
 
-# -- the situation, and the log of what a model is asked ------------------------------------------------------------
+# -- the situation, and the log of prompts ----------------------------------------------------------------------------
 
 
 def of_rounds(rounds: Sequence[Round]) -> str:
-    """The situation after the last of some rounds, as a role sees them."""
+    """Describe the situation after the last three of some rounds, as a role sees them."""
     lines = []
     for each in rounds[-ROUNDS:]:
         lines.append(_line("User", each.user_query))
@@ -589,13 +592,14 @@ def of_rounds(rounds: Sequence[Round]) -> str:
 
 
 def of_messages(messages: Sequence[BaseMessage], query: str) -> str:
-    """The situation after some messages: what a user said begins a round, and tools tell what failed.
+    """Describe the situation after some messages: user messages, and errors of tools.
 
-    What went well changes nothing, so that a model that selects need not be asked again after each call of a tool.
+    Each user message begins a round. Successful tool calls change nothing, so that a selecting model need not be asked
+    again after each of them.
 
     Args:
         messages: A history.
-        query: What is asked now, which alone is no situation.
+        query: The present query, which alone is no situation.
     """
     starts = [place for place, message in enumerate(messages) if is_said_by_user(message)][-ROUNDS:]
     lines = []
@@ -614,13 +618,13 @@ def _line(name: str, text: str) -> str:
 
 
 def beside(main: Path) -> Path:
-    """The log of a selection, beside that of the main prompt.
+    """Return the path of the log of a selection, next to that of the main prompt.
 
     Args:
-        main: The main prompt's: its name has "prompt_log" in it.
+        main: The log of the main prompt: its name contains "prompt_log".
 
     Raises:
-        InvalidInput: It has not, and so would be overwritten.
+        InvalidInput: The name does not contain it, so the log would be overwritten.
     """
     if MAIN not in main.name or OURS in main.name:
         raise InvalidInput(

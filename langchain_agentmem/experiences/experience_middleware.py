@@ -2,7 +2,7 @@
 
     agent = create_agent(model, tools, middleware=[ExperienceMiddleware(library.selector(role="Planner"))])
 
-They are selected for what the user said last.
+They are selected for the last user message.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ except ImportError as error:
 
 
 class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
-    """Gives the model of an agent the instructions that apply to what the user said last.
+    """A middleware that shows an agent's model the instructions for the last user message.
 
-    They stand before that, and in no history: let this middleware stand after one that compacts. In a thread they stay
-    there as long as it is shown, so that a provider's cache of the prompt holds; what stands already is not put there
-    again. A model that selects is asked again only where a tool has failed.
+    They are before that message, and in no history: place this middleware after one that compacts. In a thread they
+    stay there as long as the message is shown, so that a provider's cache of the prompt stays valid, and are not added
+    again. A model that selects is asked again only if a tool has failed.
 
     Args:
-        selector: An `ExperienceSelector`, or a library, for one with `options`.
-        options: What a selector takes, see there.
+        selector: An `ExperienceSelector`, or a library from which one is created with `options`.
+        options: The options of `ExperienceSelector`.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -52,8 +52,8 @@ class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
         """Call the model with the instructions that apply.
 
         Args:
-            request: What the agent is about to ask. It is not changed.
-            handler: Asks it.
+            request: The request of the agent. It is not changed.
+            handler: The function that sends it to the model.
         """
         return handler(self._with_experiences(request))
 

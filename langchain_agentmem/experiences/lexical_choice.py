@@ -1,14 +1,14 @@
-"""Which conditions a query meets, judged by words alone: pure arithmetic, without a model and without a database.
+"""The lexical choice of conditions that a query meets: pure arithmetic, without a model and without a database.
 
-A word that few conditions have tells much, one that is everywhere little. A condition lists alternatives, and a word
-counts less where it is only a part of one. What a condition says it is not for speaks against it. What went before
-counts where a query is about that. Conditions have scores of their own, which no other lowers; of those that the same
-words speak for, such as several rules on refunds, only the ones that lead apply.
+A rare word among conditions counts much, a common one little. A condition lists alternatives, and a word counts less if
+it is only a part of one. Exclusions that a condition states count against it. The previous round counts if a query
+refers to it. Each condition has a score of its own, which no other lowers. Of conditions with the same matching words,
+such as several rules on refunds, only the leading ones apply.
 
-The constants were tuned on two sets in `tests/benchmarks/experiences`. On a third that nobody had tuned on, words alone
-find 56 % of what applies, and 60 % of what they choose does (an F1 of 0.58): a first choice, and no substitute for a
-model. More rules fitted the two sets better and were no help there, which is why they are gone: synonyms, compounds,
-word families, British spelling, clauses.
+The constants were tuned on two sets in `tests/benchmarks/experiences`. On a third, not used for tuning, words alone
+have a recall of 56 % and a precision of 60 % (an F1 of 0.58): a first choice, and no substitute for a model. More rules
+fitted the two sets better but did not help on the third, so they were removed: synonyms, compounds, word families,
+British spelling, clauses.
 
 `words.yaml` and the patterns here are English only. A text in another language does without them.
 """
@@ -27,12 +27,12 @@ from langchain_agentmem.search.ranking import rarity
 THRESHOLD = 0.5
 """A condition with at least this score applies."""
 UNSURE = (0.25, 0.65)
-"""From the first to below the second, a model is worth asking."""
+"""The range of scores, from the first to below the second, for which a model is asked."""
 
 MOST_CHARACTERS = 6_000
-"""Of a longer text its beginning and its end are read, so many in all."""
+"""The characters read of a longer text, half from its beginning and half from its end."""
 LENGTH, SHORT = 0.4, 2.0
-"""The power by which a long query needs more, and the length below which it hardly matters."""
+"""The exponent by which a longer query needs more evidence, and the length below which it hardly matters."""
 
 NEGATIVE = re.compile(
     r"\b(?:(?:do|does|should|must)(?: not|n['\u2019]t)|never) (?:be )?(?:use|used|apply|applied|select|choose)\b"
@@ -41,14 +41,14 @@ NEGATIVE = re.compile(
     r"|^\W*(?:skip|ignore|avoid)\b",
     re.IGNORECASE,
 )
-"""Where a condition begins to say when it does not apply."""
+"""The phrases after which a condition states when it does not apply."""
 FOLLOW_UP = re.compile(
     r"\b(?:again|same|its?|them|others?|another|continue|go on|instead|once more|next|still)\b"
     r"|\b(?:that|this|these|those)(?=\s*(?:$|[.,;:!?'\u2019]|"
     r"(?:can|could|is|are|was|were|does|did|do|will|would|not|one|too)\b))",
     re.IGNORECASE,
 )
-"""What a query says that is about what went before."""
+"""The phrases by which a query refers to the previous round."""
 
 _INSIDE = re.compile(  # fooBar, OOMKilled; not iPhone, NaNs
     r"(?<=[A-Za-z][a-z\d])(?=[A-Z](?:[a-z]{2}|[A-Z]))|(?<=[A-Z])(?=[A-Z][a-z]{2})"
@@ -59,17 +59,17 @@ _FRAGMENT = re.compile(r"[,:;()]|\b(?:or|and)\b", re.IGNORECASE)
 _LABEL = re.compile(r"^(User|Execution|Error):", re.MULTILINE)
 
 Weights: TypeAlias = Mapping[str, float]
-"""Terms, and what each counts."""
+"""Terms with their weights."""
 Alternatives: TypeAlias = Mapping[str, Weights]
-"""Terms, and for each the shortest alternative that it stands in, "stock prices" say."""
+"""Terms, each with the shortest alternative that contains it, such as "stock prices"."""
 
 
 class ConditionScore(NamedTuple):
-    """How far a condition is met.
+    """The degree to which a condition is met.
 
     Attributes:
         score: 0 to 1.
-        terms: What each word of the query or its context added, or took away; together the score.
+        terms: The part of the score that each word of the query or its context added or subtracted.
     """
 
     score: float
@@ -77,21 +77,21 @@ class ConditionScore(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """What of a query led to it, the most telling first."""
+        """The words of the query that led to the score, the most important first."""
         terms = sorted(self.terms.items(), key=lambda each: -each[1])
         return ", ".join(f"{term} {worth:.2f}" for term, worth in terms if worth > 0)
 
 
 def judged(query: str, context: str, conditions: Sequence[str]) -> list[ConditionScore]:
-    """How far a query meets each of some conditions.
+    """Score how far a query meets each of some conditions.
 
     Args:
-        query: What the user asks; no text is invalid.
+        query: The query of the user; no text is invalid.
         context: Empty, or lines that begin with "User:", "Execution:" or "Error:", the oldest first.
-        conditions: When each experience applies.
+        conditions: The condition of each experience.
 
     Returns:
-        One for each condition, in their order. The same for the same arguments.
+        One score for each condition, in their order. Equal arguments have equal results.
     """
     every = [_read(condition) for condition in conditions]
     spelled = {term: word for word, term in _words(query).items()}
@@ -99,9 +99,9 @@ def judged(query: str, context: str, conditions: Sequence[str]) -> list[Conditio
     length = sum(asked.values())
     if length < 1 or FOLLOW_UP.search(_within(query)):
         for word, weight in _before(query, context):
-            asked[word] = max(asked.get(word, 0.0), 0.8 * weight)  # less than what is asked now
+            asked[word] = max(asked.get(word, 0.0), 0.8 * weight)  # less than the words of the query
     holding = {word: [word in met or word in against for met, against in every] for word in asked}
-    # Five rules on refunds do not make that word a common one.
+    # Five rules on refunds do not make "refund" a common word.
     among = max(len(every), 100)
     worth = {word: asked[word] * rarity(among, sum(holds)) / rarity(among, 1) for word, holds in holding.items()}
     found = [ConditionScore(0.0, {})] * len(every)
@@ -121,13 +121,13 @@ def judged(query: str, context: str, conditions: Sequence[str]) -> list[Conditio
 
 
 def leading(found: Sequence[ConditionScore]) -> list[bool]:
-    """Which conditions are met about as well as any that a word in common speaks for.
+    """Return whether each condition scores about as high as any with a word in common.
 
     Args:
-        found: What `judged` gave.
+        found: The result of `judged`.
 
     Returns:
-        One for each condition, in their order.
+        One value for each condition, in their order.
     """
     best: dict[str, float] = {}
     for each in found:
@@ -139,7 +139,7 @@ def leading(found: Sequence[ConditionScore]) -> list[bool]:
 
 
 def _met(worth: Weights, condition: Alternatives) -> dict[str, float]:
-    """What each word of a query is worth for a condition: less where it is only a part of what is said there."""
+    """Weigh each word of a query in a condition; a part of an alternative weighs less."""
     met = {}
     for word in (word for word in worth if word in condition):
         beside = condition[word]
@@ -148,16 +148,16 @@ def _met(worth: Weights, condition: Alternatives) -> dict[str, float]:
     return met
 
 
-# -- what texts say ------------------------------------------------------------------------------------------------
+# -- the words of texts --------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=4_096)
 def _read(condition: str) -> tuple[Alternatives, Alternatives]:
-    """What a condition is for, and what it says that it is not for."""
+    """Read the alternatives of a condition, and those that it excludes."""
     met: list[str] = []
     against: list[str] = []
     for paragraph in _PARAGRAPH.split(_within(condition)):
-        listing = False  # what a list that began with "Not for:" names
+        listing = False  # whether the sentence is in a list that began with "Not for:"
         for piece in _SENTENCE.split(paragraph):
             sentence = " ".join(piece.split())
             denial = NEGATIVE.search(sentence)
@@ -179,12 +179,12 @@ def _alternatives(texts: Sequence[str]) -> Alternatives:
 
 
 def _words(text: str) -> Mapping[str, str]:
-    """The words of a text, with the term of each. The names of programs are the words that they are made of."""
+    """Return the words of a text with their terms. Names such as `fooBar` are split."""
     return question(_INSIDE.sub(" ", _within(text))).words
 
 
 def _said(text: str) -> dict[str, float]:
-    """The terms of a text, and what each counts."""
+    """Return the terms of a text with their weights."""
     silent, faint = _lists()
     return {
         term: 0.4 if term in faint else 1.0  # a common word, and any other
@@ -194,13 +194,13 @@ def _said(text: str) -> dict[str, float]:
 
 
 def _within(text: str) -> str:
-    """As much of a text as is read."""
+    """Return the part of a text that is read: the whole, or its beginning and end."""
     half = MOST_CHARACTERS // 2
     return text if len(text) <= MOST_CHARACTERS else f"{text[:half]}\n{text[-half:]}"
 
 
 def _before(query: str, context: str) -> Iterator[tuple[str, float]]:
-    """What the round before adds: what was asked, and the last lines of errors, which say what went wrong."""
+    """Yield the weighted terms of the previous round: its query and last lines of errors."""
     first, *labelled = _LABEL.split(context)
     lines = [("User", first), *zip(labelled[::2], labelled[1::2], strict=True)]
     lines = [(kind, text.strip()) for kind, text in lines if text.strip()][-50:]
@@ -208,13 +208,13 @@ def _before(query: str, context: str) -> Iterator[tuple[str, float]]:
         lines.pop()
     last = max((place for place, (kind, _) in enumerate(lines) if kind == "User"), default=0)
     for kind, text in lines[last:]:
-        if kind != "Execution":  # which says whether it worked, not what it was about
+        if kind != "Execution":  # an execution status says whether it worked, not the topic
             yield from _said(text.splitlines()[-1] if kind == "Error" else text).items()
 
 
 @cache
 def _lists() -> tuple[frozenset[str], frozenset[str]]:
-    """Words that say nothing, and the terms of those that say little."""
+    """Return the words without meaning, and the terms of those with little meaning."""
     lists = data_table("experiences/words.yaml")
     phrasing, common = (" ".join(lists[name]) for name in ("phrasing", "common"))
     return STOP_WORDS.union(phrasing.split()), frozenset(terms(common))

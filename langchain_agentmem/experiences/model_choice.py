@@ -1,7 +1,7 @@
-"""What a model is asked about experiences, and how its answer is read.
+"""The prompt by which a model selects experiences, and the reading of its answer.
 
-A `SelectionTemplate` is the prompt. `selected` reads the answer: JSON in the forms that models give to an object of
-booleans, else the ids that plain text names. Where it cannot be understood, the words of the conditions decide.
+A `SelectionTemplate` is the prompt. `selected` reads the answer: JSON in the forms that models write for an object of
+booleans, else the ids that plain text names. If it cannot be understood, the words of the conditions decide.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _ADVICE = "Use {experiences}, {user_query} and {context}, and double the braces 
 
 @dataclass(frozen=True)
 class SelectionTemplate:
-    """A prompt with places: `{experiences}`, which is required, `{user_query}` and `{context}`.
+    """A prompt with placeholders: `{experiences}` (required), `{user_query}` and `{context}`.
 
     Attributes:
-        text: The prompt. Each place may stand in it several times. Doubled braces stand for single ones.
+        text: The prompt. Each placeholder may occur several times. Doubled braces stand for single ones.
 
     Raises:
-        InvalidInput: The text has other places, single braces, or no `{experiences}`.
+        InvalidInput: The text has other placeholders, single braces, or no `{experiences}`.
     """
 
     text: str
@@ -50,11 +50,11 @@ class SelectionTemplate:
 
         Args:
             experiences: The conditions, as they are shown to the model.
-            user_query: What the user asks.
-            context: What stands before it in the conversation, or "".
+            user_query: The query of the user.
+            context: The situation before the query, or "".
 
         Returns:
-            The prompt. What was filled in stands in it exactly as it was given, braces and all.
+            The prompt. The values are inserted unchanged, including braces.
         """
         return self.text.format(experiences=experiences, user_query=user_query, context=context)
 
@@ -63,11 +63,12 @@ class SelectionTemplate:
         """Read a template from a file in UTF-8.
 
         Args:
-            path: A YAML file (.yaml, .yml) with the text under `content`, or any other file, of which the whole is the
+            path: A YAML file (.yaml, .yml) with the text under `content`, or any other file, whose whole content is the
                 text.
 
         Raises:
-            InvalidInput: The file cannot be read, holds no text, or the text is no template. The message names it.
+            InvalidInput: The file cannot be read, holds no text, or the text is no template. The message names the
+                file.
         """
         try:
             text: Any = Path(path).read_text(encoding="utf-8-sig")
@@ -80,7 +81,7 @@ class SelectionTemplate:
 
 
 DEFAULT = SelectionTemplate(data_table("experiences/prompts.yaml")["selection"])
-"""The prompt that is used where no other is given."""
+"""The default prompt."""
 
 
 # -- the answer ----------------------------------------------------------------------------------------------------
@@ -103,21 +104,21 @@ _PIECES = re.compile(r"\n|[.;!?](?=\s|\Z)|\bbut\b")
 _BECAUSE = re.compile(r"\b(?:because|since)\b[^\n.;!?]*", re.IGNORECASE)
 _LIST = re.compile(r"\[[^\]]*\]")
 Verdicts: TypeAlias = list[tuple[str, bool]]
-"""Names, and whether each applies."""
+"""Names, each with whether it applies."""
 
 
 def selected(answer: str, candidates: Sequence[str]) -> tuple[str, ...] | None:
-    """Read which experiences a model selects.
+    """Read the ids of the experiences that a model selects from its answer.
 
     Args:
-        answer: The text that it wrote: an object of ids and verdicts, a list of ids or of objects with an id, such a
-            thing under one key, fenced or amid prose; else text without any brackets.
-        candidates: The ids it could choose from. They are compared exactly, else without regard to case and to blanks
-            around them where that is clear. Other names are ignored.
+        answer: The answer: an object of ids and verdicts, a list of ids or of objects with an id, either of these under
+            one key, fenced or amid prose; else text without any brackets.
+        candidates: The ids of the candidates. They are compared exactly, else without regard to case and surrounding
+            blanks if that is unambiguous. Other names are ignored.
 
     Returns:
-        The ids that it chooses, each once, in the order of the candidates; none if it says that nothing applies. None
-        if it says nothing that can be understood, is cut off, or chooses only what is no candidate.
+        The chosen ids, each once, in the order of the candidates; empty if the answer states that nothing applies. None
+        if the answer cannot be understood, is cut off, or chooses only unknown ids.
     """
     text = strip_reasoning(answer).strip().lstrip("\ufeff") if isinstance(answer, str) else ""
     if is_cut_off(text):
@@ -175,14 +176,14 @@ def _read_value(value: Any, ids: Sequence[str]) -> Verdicts | None:
 
 
 def _says(key: str, value: Any, ids: Sequence[str]) -> bool:
-    """Return whether an entry tells what applies, which {"explanation": "It reads files."} does not."""
+    """Return whether an entry is a verdict; {"explanation": "It reads files."} is not."""
     if key.casefold() in _ASIDE:
         return False
     return isinstance(value, dict | list) or _verdict(value) is not None or _find(str(value), ids) is not None
 
 
 def _verdict(value: Any) -> bool | None:
-    """Return what a value says of the id that it stands at; None if that cannot be understood."""
+    """Return the verdict of a value on its id; None if it cannot be understood."""
     if isinstance(value, str):
         return True if _YES.match(value) else False if _NO.search(value) else None
     if isinstance(value, dict):
@@ -196,7 +197,7 @@ def _denies(key: str) -> bool:
 
 
 def _read_words(text: str, ids: Sequence[str]) -> Verdicts | None:
-    """Read plain text: what it names applies, but for what it denies, each in a line or sentence of its own."""
+    """Read plain text: named ids apply, unless their line or sentence denies them."""
     names = [name for name in ids if len(name) > 1 and not name.isdigit()]  # others could be any word
     longest_first = sorted(map(re.escape, names), key=len, reverse=True)
     pattern = re.compile(rf"(?<![\w.-])(?:{'|'.join(longest_first)})(?![\w-])", re.IGNORECASE)
@@ -211,31 +212,31 @@ def _read_words(text: str, ids: Sequence[str]) -> Verdicts | None:
 
 
 def _find(name: str, ids: Sequence[str]) -> str | None:
-    """Return the candidate of this name."""
+    """Return the candidate of a name; None if it is unknown or ambiguous."""
     alike = [each for each in ids if each.strip().casefold() == name.strip().casefold()]
     return name if name in ids else alike[0] if len(set(alike)) == 1 else None
 
 
-# -- what was selected ---------------------------------------------------------------------------------------------
+# -- the selection -------------------------------------------------------------------------------------------------
 
 Strategy: TypeAlias = Literal["lexical", "model", "auto"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Selection:
-    """Which experiences apply to a query.
+    """The experiences that apply to a query, with scores and reasons.
 
     Attributes:
         query: The query.
-        role: The role that asks; None for nobody in particular.
-        experiences: Those that apply, the best first.
-        candidates: The ids of those that were considered.
-        scores: How well the words of each candidate's condition fit, from 0 to 1.
-        reasons: Why each was chosen, by id.
+        role: The role that asks; None for none.
+        experiences: The experiences that apply, the best first.
+        candidates: The ids of the considered experiences.
+        scores: The match of each candidate's condition by words, from 0 to 1, by id.
+        reasons: The reason for each chosen experience, by id.
         strategy: "lexical", "model" or "auto".
-        asked: The ids of those that a model was asked about.
-        fell_back: Why the words had to decide, in a sentence; "" where they did not have to.
-        known: Those that were considered, by id.
+        asked: The ids of the experiences that a model was asked about.
+        fell_back: The reason why the words decided in place of a model, in a sentence; "" if they did not.
+        known: The considered experiences, by id.
     """
 
     query: str
@@ -251,10 +252,10 @@ class Selection:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The ids of those that apply, the best first."""
+        """The ids of the experiences that apply, the best first."""
         return tuple(each.exp_id for each in self.experiences)
 
     @property
     def section(self) -> str:
-        """What they say, as a section of a prompt; "" where none applies."""
+        """The instructions as a section of a prompt; "" if none applies."""
         return section(self.experiences)
