@@ -1,21 +1,21 @@
 """The values of facts: `Fact`, `Entity`, `FactsConfig` and others; what events make of a fact; how names are compared.
 
-Comparing follows a few fixed rules that never take one name for another. Anything else that means the same is an alias,
-which somebody has to declare.
+Comparing follows a few fixed rules that never confuse two names. Any other name of the same entity is an alias, which
+must be declared.
 
-Nothing that was told is ever overwritten. A fact is a list of events; `state` computes what the fact is, or what it was
+No statement is ever overwritten. A fact is a list of events; `state` computes what the fact is, or what it was
 as far as it was known at some time. So a message can be taken out of a fact again, and a change can be undone.
 
 An event is a JSON object: `n` is its number, `at` when it was learned, and `do` what it does:
 
-    said    A message or a person tells of the fact: `id`, `in`, `role`, `from`, `to`, `sure`; `given` if it said when.
-    set     Somebody corrects it: `fields` with their new values.
+    said    A message or a person states the fact: `id`, `in`, `role`, `from`, `to`, `sure`; `given` for a stated start.
+    set     A correction: `fields` with their new values.
     undo    The event `of` does not count, or counts again.
 
-`FactRules` list which names are one and which predicates have one value at a time. Facts keep their original names.
+`FactRules` list which names are merged and which predicates have one value at a time. Facts keep their original names.
 Merged names are looked up together, so that a merge can be undone.
 
-`endings` computes when facts ended: a new value of what has one at a time ends the value before it. It looks at all
+`endings` computes when facts ended: a new value of a single-valued predicate ends the value before. It reads all
 values of the same thing, so it is also right when facts are learned late and out of order, when names are merged or
 parted, and when a message is erased.
 """
@@ -58,14 +58,14 @@ _SHORT = 100
 
 
 def name_of(value: Any, what: str) -> str:
-    """A name that somebody gave, as it is kept: one line, without space around it.
+    """Return a name that a caller gave as one line, without surrounding space.
 
     Args:
-        value: What was given.
-        what: What it names, for the error.
+        value: The name as given.
+        what: The role of the name, for the error.
 
     Raises:
-        InvalidInput: It is no text, says nothing, or is too long.
+        InvalidInput: The name is no text, is empty, or has more than 2,000 characters.
     """
     if not isinstance(value, str):
         raise InvalidInput(f"{what} of a fact is text, not {type(value).__name__}.")
@@ -81,22 +81,22 @@ def name_of(value: Any, what: str) -> str:
 
 
 def entity_key(name: str) -> str:
-    """What an entity is compared by: case, kinds of space, quotes around it and a full stop after it do not count.
+    """Return the key that entities are compared by.
 
-    Neither do characters that nobody sees.
+    The key ignores case, kinds of space, invisible characters, surrounding quotes and punctuation at the end.
     """
     return _key_of_short(name) if len(name) <= _SHORT else _key(name)
 
 
 @lru_cache(maxsize=512)
 def predicate_key(predicate: str) -> str:
-    """What a predicate is compared by: "lives in", "LIVES_IN" and "livesIn" are one."""
+    """Return a predicate's key; "lives in", "LIVES_IN" and "livesIn" have the same key."""
     return entity_key(_HUMP.sub(" ", predicate).replace("_", " ").replace("-", " "))
 
 
 def _key(name: str) -> str:
     if name.isascii() and name.replace(" ", "").isalnum() and "  " not in name:
-        return name.strip().lower()  # what comes of the rest, sooner
+        return name.strip().lower()  # a shortcut with the same result
     whole = replace_surrogates(name)  # as it is kept
     seen = "".join(sign for sign in unicodedata.normalize("NFKC", whole) if unicodedata.category(sign) != "Cf")
     plain = _SPACE.sub(" ", seen).casefold().strip()
@@ -110,17 +110,17 @@ _key_of_short = lru_cache(maxsize=8_192)(_key)
 SINGLE_VALUED = ("lives in", "works at")
 """The predicates that have one value at a time, where `KGMemory.declare` does not say otherwise."""
 RAW_PREDICATE = "said"
-"""The predicate of what was said and is kept as it was."""
+"""The predicate of a message that is kept as it was said."""
 
 
 class FactsConfig(Options):
-    """How facts are kept and learned.
+    """Settings for keeping and learning facts.
 
     Attributes:
-        max_attempts: How often the model is asked about a message before that is parked: others go before it, and the
-            model is asked about it once a day. Default: 3.
-        timeout: Seconds to wait for the model. Default: 120; None for ever.
-        instructions: What the model is told beside the form of its answer. Default: nothing.
+        max_attempts: Attempts to extract facts from a message before it is parked. Other messages then go before it,
+            and the model is asked about it once a day. Default: 3.
+        timeout: Seconds to wait for the model. Default: 120; None for no limit.
+        instructions: Instructions for the model in addition to the form of its answer. Default: none.
 
     Raises:
         InvalidInput: A value cannot work.
@@ -133,15 +133,15 @@ class FactsConfig(Options):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FactMention:
-    """One time that a fact was told of.
+    """One statement of a fact.
 
     Attributes:
-        message_id: The message that says so; None where somebody stated it without one.
-        conversation_id: The conversation or thread in which that was said, if it is known.
+        message_id: The message that states the fact; None if it was stated without a message.
+        conversation_id: The conversation or thread of the message, if it is known.
         role: Who said it.
         recorded_at: When it was learned, in UTC.
-        source: The source, if another than the role's: "tool", "import", ….
-        actor: The name of that source, such as a tool's.
+        source: The source, if it differs from the role's: "tool", "import", ….
+        actor: The name of that source, such as a tool's name.
     """
 
     message_id: str | None
@@ -154,23 +154,23 @@ class FactMention:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fact:
-    """Something that held, or holds.
+    """A statement with the period in which it holds.
 
     Attributes:
-        id: Its id; that of a message where it is what was said, as it was.
-        role: Who said it first.
-        subject: What it is about.
-        predicate: What it says.
-        object: Of what, or whom.
+        id: The id of the fact, or of the message if `raw` is set.
+        role: The role that stated it first.
+        subject: The entity that it is about.
+        predicate: The relation, such as "lives in".
+        object: The value or entity that the relation names.
         valid_from: When it began to hold, in UTC.
-        valid_to: When it ceased to; None if it holds still, as far as we know.
-        recorded_at: When it was learned first.
+        valid_to: When it ceased to hold; None if it still holds, as far as known.
+        recorded_at: When it was first learned.
         told: Its sources, in the order in which they came.
-        confidence: How sure whoever told it was, from 0 to 1, if anybody said.
-        ended_by: The fact that ended it, where another value of the same thing did.
-        raw: Whether it is what was said, as it was, and not yet a fact of its own.
-        score: How well it answers the search that found it; None if no search did.
-        why: Why that found it.
+        confidence: The stated confidence, from 0 to 1; None if none was stated.
+        ended_by: The id of the fact that ended it, if another value of the same thing did.
+        raw: True for a message kept as it was said, False for a fact.
+        score: The score in the search that found it; None outside of searches.
+        why: The explanation of the search that found it.
     """
 
     id: str
@@ -190,39 +190,39 @@ class Fact:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The ids of the messages that it comes from, each once."""
+        """The ids of the messages that state the fact, each once."""
         return tuple(dict.fromkeys(each.message_id for each in self.told if each.message_id is not None))
 
     @property
     def text(self) -> str:
-        """It as a sentence; what was said, as it was."""
+        """The fact as a sentence, or the message as it was said."""
         return self.object if self.raw else sentence(self.subject, self.predicate, self.object)
 
     @property
     def period(self) -> str:
-        """The days on which it began and ended, in words."""
+        """The days on which the fact began and ended, in words."""
         if self.valid_to is None:
             return f"since {self.valid_from:%Y-%m-%d}"
         return f"from {self.valid_from:%Y-%m-%d} until {self.valid_to:%Y-%m-%d}"
 
     def holds_at(self, at: datetime) -> bool:
-        """Whether it held at a time, which knows its time zone."""
+        """Return whether the fact held at a time, which must have a time zone."""
         return self.valid_from <= at and (self.valid_to is None or at < self.valid_to)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON knows it; times are ISO 8601 in UTC."""
+        """Return the fact as a dictionary for JSON; times are ISO 8601 in UTC."""
         names = ("id", "role", "subject", "predicate", "object", "valid_from", "valid_to", "recorded_at", "sources")
         return {name: json_value(getattr(self, name)) for name in (*names, "confidence", "ended_by")}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Contradiction:
-    """Two values of what has one at a time, both said to have held.
+    """Two values of a single-valued predicate that were stated for overlapping periods.
 
     Attributes:
-        facts: The two, the one that began first before the other.
-        valid_from: From when on both held, in UTC.
-        valid_to: Until when; None if they do so still.
+        facts: The two facts, the one that began first before the other.
+        valid_from: The start of the overlap, in UTC.
+        valid_to: The end of the overlap; None if both facts still hold.
     """
 
     facts: tuple[Fact, Fact]
@@ -232,10 +232,10 @@ class Contradiction:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evidence(FactMention):
-    """How we know of a fact: one message that says so.
+    """One source of a fact, with the text of its message.
 
     Attributes:
-        text: What it says; None if the message is not kept here.
+        text: The text of the message; None if the message is not kept here.
     """
 
     text: str | None = None
@@ -243,12 +243,12 @@ class Evidence(FactMention):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entity:
-    """Something that facts are about, or that they name.
+    """A subject or object of facts.
 
     Attributes:
-        name: Its name.
+        name: The name.
         aliases: Other names that are merged into it.
-        facts: How many facts name it.
+        facts: The number of facts that name it.
     """
 
     name: str
@@ -261,9 +261,9 @@ class Neighbour:
     """An entity that is connected with another.
 
     Attributes:
-        name: Its name.
-        distance: How many facts lie between them, at least 1.
-        fact: The last of these.
+        name: The name of the connected entity.
+        distance: The number of facts between the two, at least 1.
+        fact: The last of these facts.
     """
 
     name: str
@@ -276,11 +276,11 @@ class Neighbour:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Alias:
-    """Two names that are one.
+    """Two names of one entity.
 
     Attributes:
         name: The name that is merged.
-        into: The name of what it is merged into.
+        into: The name that it is merged into.
     """
 
     name: str
@@ -289,13 +289,13 @@ class Alias:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExtractionFailure:
-    """An answer of a model that could not be used, or a model that gave none. The messages go on waiting.
+    """A model answer that was unusable or missing. Its messages keep waiting.
 
     Attributes:
-        message_ids: The messages that it was asked about.
-        error: What was wrong.
-        answer: What it said, clipped.
-        at: When, in UTC.
+        message_ids: The messages that the model was asked about.
+        error: The reason.
+        answer: The text of the answer, clipped.
+        at: The time of the failure, in UTC.
     """
 
     message_ids: tuple[str, ...]
@@ -305,12 +305,12 @@ class ExtractionFailure:
 
 
 def sentence(subject: str, predicate: str, obj: str) -> str:
-    """A fact as a sentence."""
+    """Return a fact as a sentence."""
     return f"{subject} {predicate.replace('_', ' ')} {obj}"
 
 
 def maybe_time(value: Any, what: str) -> int | None:
-    """A time that a user gave, see `time_given`; None if they gave none."""
+    """Return the time that a caller gave, see `time_given`; None if there is none."""
     return None if value is None else time_given(value, what)
 
 
@@ -318,27 +318,27 @@ def maybe_time(value: Any, what: str) -> int | None:
 
 
 _TELLING = ("id", "in", "source", "actor", "role", "to")
-"""What two events by which the same is told have in common."""
+"""The fields that two events with the same statement have in common."""
 
 Event: TypeAlias = Mapping[str, Any]
 
 
 class FactState(NamedTuple):
-    """What is known of a fact, of itself alone: others may have ended it.
+    """The state of a fact from its own events alone; other facts may have ended it.
 
     Attributes:
-        subject: As it was first spelled, like the next two.
-        predicate: What it says.
-        object: Of what.
-        role: Who said it first.
+        subject: The subject as first spelled.
+        predicate: The predicate as first spelled.
+        object: The object as first spelled.
+        role: The role that stated it first.
         start: When it began, in microseconds since 1970.
-        end: When it ended, if anybody said so, or another fact ended it.
-        given: Whether anybody said when it began; else it is when it was said.
-        lasting: Whether anybody said that it goes on, so that it ends what was before it.
+        end: When it ended, if an end was stated or another fact ended it.
+        given: Whether the start was stated; if not, `start` is the time of the statement.
+        lasting: Whether it was stated without an end, so that it ends the value before it.
         sure: The confidence, if there is any.
-        learned: When it was learned first.
-        rank: Its place among what was learned at one time.
-        said: What told of it.
+        learned: When it was first learned.
+        rank: The position among facts learned at the same time.
+        said: The events that state it.
         ended_by: The fact that ended it, see `endings`.
     """
 
@@ -358,14 +358,14 @@ class FactState(NamedTuple):
 
 
 def state(extra: Mapping[str, Any], recorded: int | None = None) -> FactState | None:
-    """What a fact is.
+    """Compute the state of a fact from its events.
 
     Args:
-        extra: What belongs to its row: the names as they were first spelled, the role, and the events.
-        recorded: What was learned later does not count. Default: everything counts.
+        extra: The `extra` of its row: the names as first spelled, the role, and the events.
+        recorded: Ignore events learned later than this. Default: use all events.
 
     Returns:
-        None if it was not known, or was taken back.
+        The state; None if the fact was not known, or was taken back.
     """
     names = extra["subject"], extra["predicate"], extra["object"], extra["role"]
     known, found = extra["told"], None
@@ -384,7 +384,7 @@ def state(extra: Mapping[str, Any], recorded: int | None = None) -> FactState | 
 
 
 def counting(events: Sequence[Event], recorded: int | None = None) -> list[Event]:
-    """The events that count, as far as they were known at some time; an undone one does not."""
+    """Return the events known by a time, without those that were undone."""
     known = [event for event in events if recorded is None or event["at"] <= recorded]
     off: set[int] = set()
     for event in known:
@@ -394,17 +394,20 @@ def counting(events: Sequence[Event], recorded: int | None = None) -> list[Event
 
 
 def names_of(extra: Mapping[str, Any], recorded: int | None = None) -> tuple[str, str, str]:
-    """Return what a fact is found by. What was taken back is found by its first names, to be had again."""
+    """Return the names that a fact is found by.
+
+    A fact that was taken back is found by its first names, so that it can be restored.
+    """
     known = state(extra, recorded)
     return (extra["subject"], extra["predicate"], extra["object"]) if known is None else known[:3]
 
 
 def says_more(known: FactState, event: Event) -> bool:
-    """Whether a fact is not the same any more once an event tells of it.
+    """Return whether an event adds anything to a fact.
 
     Args:
         known: The fact.
-        event: By which it is told of.
+        event: An event that states the fact.
     """
     sure = event.get("sure")
     if sure is not None and all(each.get("sure", -1) < sure for each in known.said):
@@ -418,11 +421,11 @@ def says_more(known: FactState, event: Event) -> bool:
 
 RULE = "fact_rule"
 ALIAS, SINGLE = "alias", "single"
-"""What a rule is about: a name that is merged into another, or how many values a predicate has at a time."""
+"""The labels of rules: a name merged into another, or the number of values of a predicate at a time."""
 
 
 class FactRules(NamedTuple):
-    """What is agreed on names.
+    """The rules on names: merged names and single-valued predicates.
 
     Attributes:
         aliases: Names that are merged, by their keys.
@@ -433,7 +436,7 @@ class FactRules(NamedTuple):
     single: frozenset[str]
 
     def canonical(self, name: str) -> str:
-        """The key of what a name means.
+        """Return the key of the entity that a name refers to.
 
         Args:
             name: A name.
@@ -441,7 +444,10 @@ class FactRules(NamedTuple):
         return self.followed(entity_key(name))
 
     def followed(self, key: str) -> str:
-        """The same, of the key of a name. What merges run in a circle after two branches became one ends somewhere."""
+        """Follow merges from the key of a name to the key of its entity.
+
+        Merges can form a circle after two branches were merged; the smallest key passed is returned then.
+        """
         seen = {key}
         while (alias := self.aliases.get(key)) is not None:
             key = entity_key(alias.into)
@@ -451,7 +457,7 @@ class FactRules(NamedTuple):
         return key
 
     def keys_of(self, names: Iterable[str]) -> list[str]:
-        """The keys of all names that mean the same as some names.
+        """Return the keys of all names that refer to some entities.
 
         Args:
             names: Canonical keys.
@@ -461,7 +467,7 @@ class FactRules(NamedTuple):
         return sorted({*wanted, *merged})
 
     def spelled(self, name: str) -> str:
-        """The name that something goes by, once names are merged."""
+        """Return the spelling of a name after merges."""
         target = self.canonical(name)
         if target == entity_key(name):
             return name
@@ -469,20 +475,19 @@ class FactRules(NamedTuple):
 
 
 def endings(states: Mapping[str, FactState], agreed: FactRules) -> dict[str, FactState]:
-    """Return facts with the ends that other facts gave them.
+    """Return facts with the ends that follow from other facts.
 
-    A fact that nobody gave an end ends where the next value begins that was said to last. Of two values that began at
-    one moment the one that was learned later is the next, unless it was said that it began just then: then they
-    contradict each other.
+    A fact without a stated end ends when the next lasting value begins. Of two values that began at the same moment,
+    the one learned later follows, unless its start was stated: then the two values contradict each other.
 
     Args:
         states: Facts by their ids, with all that have the same subject and predicate.
-        agreed: What is agreed on names.
+        agreed: The rules on names.
     """
     found = dict(states)
     single = [(key, known) for key, known in states.items() if predicate_key(known.predicate) in agreed.single]
     single.sort(key=lambda each: (each[1].start, each[1].learned, each[1].rank, each[0]))
-    lasting: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)  # ids and values of what goes on so far
+    lasting: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)  # ids and values without an end
     for key, known in single:
         thing, value = (agreed.canonical(known.subject), predicate_key(known.predicate)), agreed.canonical(known.object)
         before, lasting[thing] = lasting[thing], []
@@ -498,12 +503,12 @@ def endings(states: Mapping[str, FactState], agreed: FactRules) -> dict[str, Fac
 
 
 def united(states: Mapping[str, FactState], first: Collection[str], agreed: FactRules) -> dict[str, FactState]:
-    """Facts of which those are one that say the same of the same time: two lines told of them apart.
+    """Unite facts that state the same for overlapping periods, as two lines stated them.
 
     Args:
         states: Facts by their ids, with all that have the same subject and predicate.
-        first: The ids that stay where facts are one; of several, and of the others, the one that was learned first.
-        agreed: What is agreed on names.
+        first: The ids that stay when facts are united; among several, and among others, the one learned first stays.
+        agreed: The rules on names.
     """
     ended = endings(states, agreed)
     found: dict[str, FactState] = {}
@@ -522,7 +527,7 @@ def united(states: Mapping[str, FactState], first: Collection[str], agreed: Fact
 
 
 def _together(one: FactState, other: FactState) -> FactState:
-    """Return what two tell of one fact. The first of them gives the names."""
+    """Combine two states of one fact. The names are those of `one`."""
     first = min(one, other, key=lambda known: (known.start, not known.given))
     return one._replace(
         start=first.start,
@@ -536,7 +541,7 @@ def _together(one: FactState, other: FactState) -> FactState:
 
 
 def overlaps(known: FactState, start: int, stop: int | None) -> bool:
-    """Return whether a fact held at some time from a moment on, up to another; None for ever."""
+    """Return whether a fact held at some time from `start` up to `stop`; None for no end."""
     return (known.end is None or start < known.end) and (stop is None or known.start < stop)
 
 
@@ -544,11 +549,11 @@ def overlaps(known: FactState, start: int, stop: int | None) -> bool:
 
 
 FactSource: TypeAlias = "str | MessageLike | tuple[str, str]"
-"""A message that says something: its id, or the message; or a pair of its id and that of its conversation."""
+"""The source of a fact: a message, its id, or a pair of its id and its conversation's id."""
 
 
 def sources_given(source: Any, *, listed: bool = False) -> list[tuple[str, str | None]]:
-    """The messages that somebody names as sources, each with its conversation, if they know it."""
+    """Return sources as pairs of message id and conversation id, None if not known."""
     if source is None:
         return []
     if isinstance(source, tuple) and len(source) == 2 and all(isinstance(each, str) for each in source):  # noqa: PLR2004
@@ -565,7 +570,7 @@ def sources_given(source: Any, *, listed: bool = False) -> list[tuple[str, str |
 
 
 def confidence_given(confidence: Any) -> float | None:
-    """A confidence that somebody gave, if they gave one."""
+    """Check and return a confidence; None if none was given."""
     sure: float | None = check_value(Annotated[float, Ge(0), Le(1)] | None, confidence, "confidence")
     return sure
 
@@ -577,7 +582,7 @@ def check_order(start: int | None, end: int | None) -> None:
 
 
 def thing_given(value: Any, what: str) -> str:
-    """A subject or object that somebody gave, without secrets."""
+    """Return a subject or object that a caller gave, without secrets."""
     return name_of(redact(text_given(value, what)), what)
 
 
@@ -595,11 +600,11 @@ _FACT_FIELDS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     "valid_to": _end_given,
     "confidence": lambda value: {"sure": confidence_given(value)},
 }
-"""What can be changed of a fact, and the fields of its state that a value stands for."""
+"""The changeable fields of a fact, each with a function from a value to fields of the state."""
 
 
 def fields_given(known: FactState, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return changes that somebody wants of a fact, as fields of its state."""
+    """Convert requested changes of a fact to fields of its state."""
     if not changes or (unknown := [name for name in changes if name not in _FACT_FIELDS]):
         what = f"{safe_repr(unknown[0])} is none of them" if changes else "none is given"
         raise MessageError(f"What can be changed of a fact is {', '.join(_FACT_FIELDS)}; {what}.")

@@ -1,16 +1,16 @@
 """Facts are extracted from messages that wait: the question to the model, how its answer is read, and what is kept.
 
-The model is shown some messages, numbered, as data, and answers with JSON. Anything that is no fact is noted as a
-problem, and the rest of the answer counts.
+The model is shown some messages, numbered, as data, and answers with JSON. Anything that is not a fact is recorded as a
+problem, and the rest of the answer is used.
 
 One transaction keeps the facts of a batch and ends the waiting of its messages. So neither an interruption nor another
-process at work on the same messages does harm: what was kept waits no more, and what waits was not kept.
+process at work on the same messages does harm: a message waits exactly until its facts are kept.
 
-What a model fails at goes on waiting. Where it answers nonsense about a message, it is asked again after a second,
-then after two, then the message is *parked*: others go before it, and it is asked about once a day. Where there is no
-answer at all, the model is taken to be down, and nothing is asked for a time that doubles, up to ten minutes: an outage
-uses nothing up, and changes no order. A message may be the reason, so after some questions in vain another one is asked
-about as well. If that is answered, it counts as nonsense about the first.
+Failed messages keep waiting. After an unusable answer about a message, the model is asked again after a second, then
+after two, then the message is *parked*: others go before it, and the model is asked about it once a day. Without any
+answer, the model is considered down, and the pause before the next question doubles, up to ten minutes: an outage uses
+up no attempts, and changes no order. A message may be the reason, so after some questions in vain the model is asked
+about another one as well. If it answers, the silence is blamed on the first message.
 """
 
 from __future__ import annotations
@@ -52,30 +52,30 @@ BATCH_MESSAGES, BATCH_CHARS = 8, 12_000
 """Most messages that one call of a model is shown, and most characters of them: a longer one is shown alone, and
 clipped."""
 KEPT_FAILURES = 100
-"""How many failures are remembered."""
+"""The number of failures that are kept."""
 LONGEST_ANSWER = 2_000
 LONGEST_SILENCE = 600.0
-"""Seconds between two questions to a model that gives no answers."""
+"""Most seconds between two questions to a model that does not answer."""
 PARKED = 86_400.0
-"""Seconds between two questions about a message of which a model made nonsense again and again."""
+"""Seconds between two questions about a parked message."""
 FAILED = "failed"
-"""The label of what waits and was asked about in vain."""
+"""The label of a waiting message that a model was asked about in vain."""
 
 logger = logging.getLogger(__name__)
 
 
 class PendingMessage(NamedTuple):
-    """A message that waits.
+    """A message that waits for extraction.
 
     Attributes:
         key: The key under which it is kept.
-        message: It.
+        message: The message.
         said_at: When it was said, in microseconds since 1970.
         conversation: The conversation or thread that it belongs to, if it is known.
-        listed: Whether it is shown and found beside the facts.
-        attempts: How often a model failed at it, and not at others.
-        failed: Whether it was asked about in vain.
-        until: Before when it is not asked about unless somebody wants it now.
+        listed: Whether it is shown and found together with the facts.
+        attempts: The number of failures that were blamed on it.
+        failed: Whether a model was asked about it in vain.
+        until: The earliest time of the next question about it, unless a caller wants it now.
     """
 
     key: str
@@ -93,11 +93,11 @@ class ExtractionAnswer(NamedTuple):
 
     Attributes:
         facts: The facts in it, each with the place of its message among those that the model was shown.
-        error: Why it cannot be used, or which of its facts cannot; "" if all of it can.
+        error: Why the answer, or some of its facts, cannot be used; "" if all of it can.
         unplaced: Whether some facts do not say which message they come from.
-        readable: Whether it is an answer at all.
+        readable: Whether the answer can be used at least in part.
         text: The text of the answer.
-        silent: Whether the model gave none.
+        silent: Whether the model did not answer.
     """
 
     facts: tuple[tuple[int, FactStatement], ...] = ()
@@ -112,11 +112,11 @@ class ExtractionAnswer(NamedTuple):
 
 
 def question(some: Sequence[PendingMessage], settings: FactsConfig, single: Sequence[str]) -> list[BaseMessage]:
-    """What a model is asked.
+    """Return the prompt that asks a model for facts.
 
     Args:
-        some: The messages that it is shown.
-        settings: What it is told besides.
+        some: The messages that the model is shown.
+        settings: Their `instructions` are added.
         single: The predicates that have one value at a time.
     """
     told = [data_table("facts/extraction_prompt.yaml")["instructions"]]
@@ -142,12 +142,12 @@ def read(reply: str, some: Sequence[PendingMessage]) -> ExtractionAnswer:
 
     Args:
         reply: The text of the answer.
-        some: The messages that it was shown.
+        some: The messages that the model was shown.
     """
     answer = strip_reasoning(reply)
     items, is_cut = _items(answer), is_cut_off(answer)
     problems = ["It is cut off."] if is_cut else []
-    if items is None or (is_cut and len(some) > 1):  # nobody knows what else it would have said of which of them
+    if items is None or (is_cut and len(some) > 1):  # the missing part may concern any of the messages
         problems = problems or ["It is empty." if not answer.strip() else "It holds no JSON object with facts."]
         items = []
     elif is_cut and not answer.rstrip("` \n").endswith(("}", "]")):
@@ -165,18 +165,18 @@ def read(reply: str, some: Sequence[PendingMessage]) -> ExtractionAnswer:
 
 
 def times_in(start: Any, end: Any, now: int) -> tuple[int | None, int | None]:
-    """When something began and ended, as a model or a tool means it.
+    """Return the start and end that a model or a tool stated, in microseconds since 1970.
 
-    A day, a month or a year means its beginning, so that what ended on the day on which the next thing began does not
-    last beside that. What began and ended in one of them lasted to its end.
+    A day, a month or a year means its beginning, so that a fact that ended on the day on which the next one began does
+    not overlap it. A fact that began and ended in the same period lasted to the end of that period.
 
     Args:
         start: When it began.
         end: When it ended.
-        now: The time that words such as "yesterday" are meant from.
+        now: The time that words such as "yesterday" refer to.
 
     Returns:
-        Both; what is none of these, see `time_in`, is None.
+        Start and end; each is None if it is no time, see `time_in`.
     """
     begun, ended = time_in(start, now), time_in(end, now)
     if begun is not None and ended is not None and ended <= begun:
@@ -185,23 +185,26 @@ def times_in(start: Any, end: Any, now: int) -> tuple[int | None, int | None]:
 
 
 def time_in(value: Any, now: int, *, last: bool = False) -> int | None:
-    """The time that a model or a tool means.
+    """Return the time that a model or a tool stated, in microseconds since 1970.
 
     Args:
-        value: A date or a time, as ISO 8601 or in words, or a year; whatever else is none.
-        now: The time that words such as "yesterday" are meant from.
-        last: Whether, of a day, a month or a year, its end is meant.
+        value: A date or a time, as ISO 8601 or in words, or a year. Any other value results in None.
+        now: The time that words such as "yesterday" refer to.
+        last: Return the end of a day, a month or a year. Default: its beginning.
     """
     text = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
     is_day = len(text) <= len("2024-01-01")
-    with contextlib.suppress(InvalidInput, OverflowError):  # it is in words, then
+    with contextlib.suppress(InvalidInput, OverflowError):  # the time is in words
         return micros(time_written(text) + timedelta(days=1 if last and is_day else 0))
     found = spans(text, now)
     return None if not found else found[0].end if last else found[0].start
 
 
 def _items(answer: str) -> list[Any] | None:
-    """Return the facts in an answer: those of its object "facts", its list, or its objects; None if it has no JSON."""
+    """Return the facts in an answer; None if it has no JSON.
+
+    They are the list "facts" of an object, a list, or objects.
+    """
     objects = read_row(answer)
     listed = next((each["facts"] for each in objects if isinstance(each.get("facts"), list)), None)
     if listed is None:
@@ -210,7 +213,7 @@ def _items(answer: str) -> list[Any] | None:
 
 
 def _fact(item: Any, some: Sequence[PendingMessage]) -> tuple[int, FactStatement]:
-    """A fact, and the place of the message that says so; -1 if that is not known."""
+    """Return a fact and the place of its message in `some`; -1 if that is not known."""
     if not isinstance(item, Mapping):
         raise InvalidInput(f"it is no object with a subject, a predicate and an object: {safe_repr(item)}.")
     triple = ("subject", "predicate", "object")
@@ -228,7 +231,7 @@ def _fact(item: Any, some: Sequence[PendingMessage]) -> tuple[int, FactStatement
 
 
 def _spelled(value: Any) -> Any:
-    """A number or a truth as text: models leave out the quotes."""
+    """Return a number or a boolean as text, since models leave out the quotes."""
     return json.dumps(value) if isinstance(value, bool | int | float) else value
 
 
@@ -240,15 +243,17 @@ def _sure(value: Any) -> float | None:
     return min(1.0, max(0.0, sure)) if math.isfinite(sure) else None
 
 
-# -- what waits --------------------------------------------------------------------------------------------------------
+# -- waiting messages --------------------------------------------------------------------------------------------------
 
 
 def waiting(facts: FactView, keys: Sequence[str] | None = None) -> list[PendingMessage]:
-    """The messages that wait, in the order in which they came: it can matter for what holds in the end.
+    """Return the messages that wait for extraction, in the order in which they came.
+
+    The order can change which facts hold in the end.
 
     Args:
-        facts: From where.
-        keys: Only these. Default: all.
+        facts: The view that is read.
+        keys: Only messages with these keys. Default: all.
     """
     rows = {kept.key: kept for kept in facts.every(DUE)} if keys is None else facts.named(DUE, keys)
     texts = facts.named(TEXT, rows)
@@ -270,23 +275,23 @@ def waiting(facts: FactView, keys: Sequence[str] | None = None) -> list[PendingM
 def in_time(
     facts: FactView, most: int, now: int, wanted: Callable[[PendingMessage], bool] = lambda _: True
 ) -> tuple[list[PendingMessage], int | None]:
-    """Which messages may be asked about, and in which order.
+    """Return the messages that a model may be asked about now, in their order.
 
-    Those that are parked come last. Of the others none goes before one that was said earlier: it can matter for what
-    holds in the end.
+    Parked messages come last. The others keep the order in which they came, since it can change which facts hold in
+    the end.
 
     Args:
-        facts: From where.
-        most: After how many attempts a message is parked.
-        now: When.
-        wanted: Only these of the messages that wait. Default: all.
+        facts: The view that is read.
+        most: The number of attempts after which a message is parked.
+        now: The current time.
+        wanted: Selects among the messages that wait. Default: all.
 
     Returns:
-        They, and when the next of the others may be asked about; None where there is none.
+        The messages, and the earliest time for the next of the others; None if there is no other.
     """
     waits = [due for due in waiting(facts) if wanted(due)]
     last = memory_rows.newest(facts.tx, facts.view, FAILURE, limit=1)
-    # Whoever wants just what was never asked about asks for it, however long the model has been down.
+    # A caller that wants only messages never asked about asks, even while the model is down.
     if last and (last[0].extra.get("until") or 0) > now and any(due.failed for due in waits):
         return [], last[0].extra["until"]
     ready = list(takewhile(lambda due: due.until <= now, (due for due in waits if due.attempts < most)))
@@ -295,7 +300,10 @@ def in_time(
 
 
 def _first_batch(ready: Sequence[PendingMessage]) -> list[PendingMessage]:
-    """The messages that a model is shown next. What failed is tried alone, so that it cannot spoil it for others."""
+    """Return the messages that a model is shown next.
+
+    A message that failed is shown alone, so that it cannot spoil the answer for others.
+    """
     some: list[PendingMessage] = []
     size = 0
     for due in ready[:BATCH_MESSAGES]:
@@ -310,7 +318,7 @@ def _first_batch(ready: Sequence[PendingMessage]) -> list[PendingMessage]:
 
 
 def failures(facts: FactView, limit: int | None) -> list[ExtractionFailure]:
-    """What went wrong, the newest last."""
+    """Return the extraction failures, the newest last."""
     return [
         ExtractionFailure(
             message_ids=tuple(event["id"] for event in kept.extra["told"]),
@@ -323,7 +331,10 @@ def failures(facts: FactView, limit: int | None) -> list[ExtractionFailure]:
 
 
 def _postpone(facts: FactChanges, due: PendingMessage, most: int, *, blamed: bool = True) -> None:
-    """A model was asked about a message in vain. It is asked about alone next, and later if it is to blame for that."""
+    """Postpone a message that a model was asked about in vain.
+
+    The message is shown alone next time, and later if the failure is blamed on it.
+    """
     attempts, pause = due.attempts, 0.0
     if blamed:
         attempts, pause = due.attempts + 1, backoff(due.attempts) if due.attempts + 1 < most else PARKED
@@ -333,7 +344,7 @@ def _postpone(facts: FactChanges, due: PendingMessage, most: int, *, blamed: boo
 
 
 def _record(facts: FactChanges, some: Sequence[PendingMessage], error: str, answer: str, silent: int) -> None:
-    """Note what went wrong, and how often in a row the model gave no answer: it is left alone for a while then."""
+    """Record a failure, and a pause if the model was silent (`silent` times in a row)."""
     now = facts.change.now
     extra = {
         "told": _resting_on(some, now),
@@ -350,18 +361,21 @@ def _record(facts: FactChanges, some: Sequence[PendingMessage], error: str, answ
 
 
 def _silence(facts: FactChanges, *, answered: bool) -> int:
-    """Return how often in a row a model gave no answer, this time included. One that answers is not down any more."""
+    """Return how often in a row a model did not answer, this time included.
+
+    An answer resets the count to 0.
+    """
     last = memory_rows.newest(facts.tx, facts.view, FAILURE, limit=1)
     silent = (last[0].extra.get("silent") or 0) if last else 0
     if answered and silent:
         extra = {**last[0].extra, "silent": 0, "until": 0}
         facts.change.drafts.append(VersionDraft(FAILURE, last[0].key, b"", last[0].created_at, extra=extra))
-    is_early = silent > 0 and last[0].extra["until"] > facts.change.now  # who does not wait learns nothing new
+    is_early = silent > 0 and last[0].extra["until"] > facts.change.now  # a question during the pause does not count
     return 0 if answered else silent + (not is_early)
 
 
 def _resting_on(some: Sequence[PendingMessage], now: int) -> list[dict[str, Any]]:
-    """The events by which a row rests on messages."""
+    """Return the events that make a row rest on messages."""
     return [
         fact_store.said_event(place, now, due.message.message_id, due.conversation) for place, due in enumerate(some, 1)
     ]
@@ -371,15 +385,15 @@ def _resting_on(some: Sequence[PendingMessage], now: int) -> list[dict[str, Any]
 
 
 class BatchOutcome(NamedTuple):
-    """What a model was asked about some messages, and what came of it.
+    """The outcome of asking a model about a batch of messages.
 
     Attributes:
-        read: How many messages wait no more.
+        read: The number of messages that no longer wait.
         fact_ids: The facts that were added or changed.
-        learned: What the model said of them, as sentences.
-        failure: Why the answer was not kept, or that there was none.
+        learned: The facts in the answer, as sentences.
+        failure: Why the answer is missing or was not kept.
         silent: How often in a row the model was found to be down.
-        lost: Whether somebody else has the right to extract by now.
+        lost: Whether another process now has the right to extract.
     """
 
     read: int = 0
@@ -391,7 +405,7 @@ class BatchOutcome(NamedTuple):
 
 
 def summary(outcomes: Sequence[BatchOutcome]) -> dict[str, Any]:
-    """What a trace shows of what was learned."""
+    """Return the fields that a trace shows of some outcomes."""
     return {
         "read": sum(each.read for each in outcomes),
         "failed": any(each.failure is not None for each in outcomes),
@@ -407,16 +421,16 @@ def learn(
     wanted: Callable[[PendingMessage], bool] = lambda _: True,
     patient: bool = False,
 ) -> list[BatchOutcome]:
-    """Have facts extracted from what waits.
+    """Extract facts from waiting messages.
 
     Args:
         ground: The memory.
-        model: Who extracts them: whatever `usable_model` gives, but None.
-        holds: Whether the right to do so is still held; asked in the transaction that keeps them. Default: it is.
-        wanted: From which messages. Default: all.
-        patient: Whether to ask only about what may be asked about now, and to stop when something fails. Default: ask
-            about everything, again at once where an answer cannot be used, until it is parked; and stop when the model
-            gives no answer.
+        model: The model that extracts them, as `usable_model` returns it, but not None.
+        holds: Returns whether the right to extract is still held, in the transaction that keeps the facts. Default: it
+            is.
+        wanted: Selects messages. Default: all.
+        patient: Ask only about messages that are due now, and stop at a failure. Default: ask about all messages, again
+            immediately after an unusable answer, until a message is parked; and stop when the model does not answer.
     """
     outcomes: list[BatchOutcome] = []
     most = ground.settings.max_attempts
@@ -436,7 +450,7 @@ def learn(
         outcomes.append(outcome)
         is_last = some[0].failed
         others = ready[len(some) :]
-        ready = others if outcome.read else []  # what waits is read again: it is shown in other batches from now on
+        ready = others if outcome.read else []  # read the waiting messages again: their batches have changed
         if outcome.silent and others and (outcome.silent >= most or some[0].attempts or (is_last and not patient)):
             is_last, suspects = True, some
             some = [others[outcome.silent % len(others)]]
@@ -455,19 +469,22 @@ def _batch(
     holds: Callable[[Transaction], bool],
     suspects: Sequence[PendingMessage] = (),
 ) -> BatchOutcome:
-    """Have facts extracted from some messages. If the model answers, it is `suspects` that it was silent about."""
+    """Extract facts from some messages.
+
+    If the model answers, its silence before is blamed on `suspects`.
+    """
     answer = _asked(ground, model, some)
 
     def keep(facts: FactChanges) -> BatchOutcome:
         if not holds(facts.tx):
             return BatchOutcome(lost=True)
-        # What was changed meanwhile waits to be shown as it is now.
+        # A message changed meanwhile waits to be shown in its new form.
         shown = {due.key: (due.message, due.said_at) for due in some}
         still = [due for due in waiting(facts, list(shown)) if (due.message, due.said_at) == shown[due.key]]
         facts.change.writer = SourceNote("model")
         most = ground.settings.max_attempts
         error, text = answer.error, answer.text
-        if len(still) < len(some):  # the answer may quote what is gone by now, and is not kept
+        if len(still) < len(some):  # the answer may quote a removed message, so it is not kept
             error, text = "Some of the messages are gone meanwhile, so the answer is not kept.", ""
         silent = _silence(facts, answered=not answer.silent)
         for due in waiting(facts, [] if silent else [due.key for due in suspects]):
@@ -475,7 +492,7 @@ def _batch(
         if still and answer.error:
             _record(facts, still, error, text, silent)
         if not answer.readable or answer.unplaced:
-            # A fact that names no message has no source. Shown one at a time, none is needed.
+            # A fact that names no message has no source. Messages shown one at a time need no names.
             for due in still:
                 _postpone(facts, due, most, blamed=not silent and not answer.readable)
             return BatchOutcome(failure=None if answer.readable else error, silent=silent)
@@ -493,11 +510,11 @@ def _batch(
 
 
 class _FailureLog(FirstFailures):
-    """What goes wrong with extraction, told in the log once for each database and each way to fail."""
+    """A log of extraction failures: one entry for each database and kind of failure."""
 
 
 def _asked(ground: FactsContext, model: Any, some: Sequence[PendingMessage]) -> ExtractionAnswer:
-    """What a model answers about some messages; that there was no answer, where it raised something."""
+    """Ask a model about some messages. An exception of the model counts as no answer."""
     single = ground.look(None, lambda facts: sorted(facts.rules.single))
     raised: Exception | None = None
     try:
@@ -510,7 +527,7 @@ def _asked(ground: FactsContext, model: Any, some: Sequence[PendingMessage]) -> 
             inputs=lambda: ground.trace_inputs(said=[due.message for due in some]),
         )
         answer = read(reply, some)
-    except Exception as error:  # whatever a model raises, the messages go on waiting
+    except Exception as error:  # after any exception of a model the messages keep waiting
         if leaves_the_node(error):
             raise
         raised = error

@@ -1,6 +1,6 @@
 """Facts as a part of the database: searched, verified, exported and saved to files.
 
-A record is one thing that is kept: a fact with all that was told of it, a message, an agreement on names. Records from
+A record is one stored item: a fact with all of its events, a message, or a rule on names. Records from
 a file are checked before anything is written.
 """
 
@@ -31,19 +31,19 @@ from langchain_agentmem.storage.part import Part, SearchableKind
 from langchain_agentmem.storage.transaction import Row
 
 FOUND_AS = "fact"
-"""What a user calls both."""
+"""The name that users see for both facts and messages."""
 
 
 def recollections(
     tx: Transaction, hits: Sequence[SearchHit], now: int, outlook: SearchView | None
 ) -> Mapping[int, Recollection]:
-    """What hits are to the user, by the numbers of their documents; what cannot be seen is left out.
+    """Return the recollections of visible hits, by the numbers of their documents.
 
     Args:
         tx: The transaction.
-        hits: Facts, or what was said, that a search found.
-        now: When.
-        outlook: From where it looks.
+        hits: Facts and messages that a search found.
+        now: The current time.
+        outlook: The view of the search.
     """
     there, sights = sighted(tx, hits, now, outlook)
     values: dict[int, Fact] = {}
@@ -52,7 +52,7 @@ def recollections(
         if view is not None:
             values |= _values(FactView(tx, view), new)
             continue
-        for branch in sorted({row["branch_id"] for row in new.values()}):  # each stands at the end of its own
+        for branch in sorted({row["branch_id"] for row in new.values()}):  # read each row at the end of its own branch
             end = branches.view_of(tx, branch, memory_rows.FOREVER - 1, now)
             values |= _values(FactView(tx, end), {n: row for n, row in new.items() if row["branch_id"] == branch})
     shown = recollections_of(hits, there, {n: (value.text, value) for n, value in values.items()}, FOUND_AS)
@@ -61,19 +61,19 @@ def recollections(
 
 
 def _values(facts: FactView, some: Mapping[int, Row]) -> dict[int, Fact]:
-    """Rows as they are seen from somewhere."""
+    """Return the facts of rows that a view shows, by document number."""
     kept = {number: memory_rows.version_of(row) for number, row in some.items()}
     values = facts.shown(kept.values())
     return {number: values[each.key] for number, each in kept.items() if each.key in values}
 
 
 KINDS = (RULE, TEXT, memory_rows.DUE, memory_rows.FAILURE, FACT, memory_rows.FORMER)
-"""What is kept in a file, and what can be told to be whole."""
+"""The kinds of rows that files contain and that `fact_problems` checks."""
 _FORMS = data_table("facts/fact_records.yaml")
 
 
 def draft_of(record: Any) -> VersionDraft:
-    """Return what a record says, to be written.
+    """Return the row that a record describes.
 
     Raises:
         InvalidInput: The record is damaged.
@@ -85,7 +85,7 @@ def draft_of(record: Any) -> VersionDraft:
 
 
 def dump(facts: FactView) -> list[dict[str, Any]]:
-    """All that a memory holds, as records that JSON knows."""
+    """Return everything that a memory holds, as records for JSON."""
     return [
         {
             "kind": kept.kind,
@@ -101,7 +101,7 @@ def dump(facts: FactView) -> list[dict[str, Any]]:
 
 
 def load(facts: FactChanges, drafts: Sequence[VersionDraft]) -> None:
-    """Have a memory hold what was dumped, and nothing else."""
+    """Replace everything that a memory holds with dumped records."""
     facts.clear(rules=True)
     facts.change.drafts += drafts
 
@@ -117,7 +117,7 @@ def _draft(record: Any) -> VersionDraft:
                 _holds(event, _FORMS[event["do"]])
             if event["do"] == SET:
                 _holds(event["fields"], {name: _FORMS["fields"][name] for name in event["fields"]})
-        if kind != FACT:  # of which another line may tell
+        if kind != FACT:  # another line may state the fact
             next(event for event in extra["told"] if event["do"] == SAID)
     if kind == FACT:
         return fact_store.draft_of(key, extra, record["created_at"])
@@ -129,11 +129,11 @@ def _draft(record: Any) -> VersionDraft:
 
 
 def _holds(given: Any, form: Mapping[str, str]) -> None:
-    """Check the fields of something.
+    """Check the fields of a record.
 
     Raises:
-        KeyError: One is missing.
-        ValueError: One is of another type.
+        KeyError: A field is missing.
+        ValueError: A field has another type.
     """
     for name, type_name in form.items():
         optional = type_name.startswith("maybe ")
@@ -142,7 +142,7 @@ def _holds(given: Any, form: Mapping[str, str]) -> None:
             _TYPES[type_name.removeprefix("maybe ")].validate_python(value, strict=True)
 
 
-_Text: TypeAlias = InstanceOf[str]  # pydantic's own refuses halves of characters
+_Text: TypeAlias = InstanceOf[str]  # pydantic's str refuses lone surrogates
 _TYPES: Mapping[str, TypeAdapter[Any]] = {
     "flag": TypeAdapter(bool),
     "object": TypeAdapter(dict[_Text, Any]),
@@ -159,10 +159,10 @@ PAGE = 500
 
 
 def fact_problems(tx: Transaction) -> list[str]:
-    """What is wrong with facts, and with what is kept beside them.
+    """Find damaged rows of facts, messages and rules.
 
     Returns:
-        Sentences; empty when all is well.
+        A sentence for each problem; empty if there is none.
     """
     found: list[str] = []
     after = 0
@@ -179,12 +179,12 @@ def fact_problems(tx: Transaction) -> list[str]:
 
 
 def _trouble_of(row: Any) -> str | None:
-    """What is wrong with something, if anything is."""
+    """Return the problem of a row; None if there is none."""
     kind, body, extra = row["kind"], bytes(row["body"]), json.loads(row["extra"] or "{}") or {}
     record = {name: row[name] for name in ("kind", "label", "created_at")}
     draft = draft_of({**record, "id": row["key"], "body": memory_rows.text_of(body), "extra": extra})
     if kind == FACT and not draft.findable:
-        return None  # what was taken back is looked up by nobody but who knows its id
+        return None  # a fact that was taken back is only looked up by its id
     if kind == FACT:
         if (row["label"], row["subject"], row["object"]) != (draft.label, draft.subject, draft.object):
             return "is not looked up by what it says"

@@ -1,4 +1,4 @@
-"""`FactReader`: what facts can be asked: what held when, what contradicts what, how it is known, what is near.
+"""`FactReader`: queries for facts: by time, contradictions, evidence, and connected entities.
 
 `KGMemory` is a `FactReader` that keeps and learns facts, too. `find_facts` searches, for prompts as well.
 """
@@ -32,7 +32,7 @@ from langchain_agentmem.tracing import documents, outcome
 
 USUAL_LIMIT = 10
 MOST_STEPS = 1_000
-"""How many facts a walk may follow one after the other, whatever it is asked for."""
+"""The most facts that a walk follows one after the other, whatever depth is requested."""
 
 
 class FactReader:
@@ -51,19 +51,19 @@ class FactReader:
 
     @property
     def namespace(self) -> Namespace:
-        """Whose memory it is."""
+        """The namespace of this memory."""
         return namespace_of(self._ground.point.path)
 
     @property
     def now(self) -> datetime:
-        """What time it is for this memory, in UTC."""
+        """The current time of this memory, in UTC."""
         return moment(self._ground.now())
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({safe_repr(self.name)}, namespace={safe_repr(self.namespace)})"
 
     def get(self, fact_id: str) -> Fact | None:
-        """Return a fact, or what was said, by its id; None where there is none, or it was taken back."""
+        """Return a fact or a message by its id; None if it is missing or was taken back."""
         key = text_given(fact_id, "An id")
         return self._ground.look("facts.get", lambda facts: facts.fact(key), fact_id=key)
 
@@ -79,20 +79,20 @@ class FactReader:
         obj: str | None = None,
         limit: int | None = None,
     ) -> list[Fact]:
-        """Return what held at a time, as far as we knew it at another.
+        """Return the facts that held at a time, as far as they were known at another.
 
         Args:
-            valid: The time at which it held. Default: now.
-            recorded: What we learned later does not count. Default: all that we know counts. What was removed or
-                erased is not known of any time.
-            subject: Only of this. Default: any.
-            predicate: Only with this predicate. Default: any.
-            obj: Only of this object. Default: any.
-            limit: Most facts. Default: all. All that fits is read to tell which began first; `latest(valid=…)` reads
-                pages.
+            valid: The time at which the facts held. Default: now.
+            recorded: Ignore what was learned later. Default: nothing is ignored. Facts that were removed or erased are
+                not known at any time.
+            subject: Only facts about this. Default: any.
+            predicate: Only facts with this predicate. Default: any.
+            obj: Only facts with this object. Default: any.
+            limit: Most facts. Default: all. All matching facts are read to sort them by their start; `latest(valid=…)`
+                reads pages.
 
         Returns:
-            What began first comes first.
+            The facts, the one that began first at the front.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -114,18 +114,18 @@ class FactReader:
         valid: datetime | None = None,
         recorded: datetime | None = None,
     ) -> list[Fact]:
-        """Return what was learned last, a page at a time.
+        """Return the facts that were learned last, a page at a time.
 
         Args:
             limit: Most facts. Default: 10.
-            before: The id of a fact: only what was learned before it, for the next page. Default: from the last on.
-            entity: Only facts that are about this, or that it is the object of. Default: any.
-            predicate: Only with this predicate. Default: any.
-            valid: Only what held at this time. Default: all, whether or not it holds still.
-            recorded: What we learned later does not count. Default: all counts.
+            before: The id of a fact: only facts learned before it, for the next page. Default: from the last on.
+            entity: Only facts that have this as subject or object. Default: any.
+            predicate: Only facts with this predicate. Default: any.
+            valid: Only facts that held at this time. Default: all, ended ones included.
+            recorded: Ignore what was learned later. Default: nothing is ignored.
 
         Returns:
-            What was learned last comes first.
+            The facts, the one learned last at the front.
 
         Raises:
             InvalidInput: An argument is wrong, or there is no such fact.
@@ -145,7 +145,7 @@ class FactReader:
             labels = None if predicate is None else [predicate_key(predicate)]
             found: list[Fact] = []
             for rows in facts.pages(FACT, most, behind, names=names, predicates=labels):
-                found += facts.settled(rows, by, at=at)  # some were taken back, or did not hold
+                found += facts.settled(rows, by, at=at)  # without facts that were taken back or did not hold
                 if len(found) >= most:
                     break
             return found[:most]
@@ -155,15 +155,15 @@ class FactReader:
     alatest = awaited(latest)
 
     def history(self, subject: str, predicate: str | None = None, *, recorded: datetime | None = None) -> list[Fact]:
-        """Return all that ever held of a subject, what has ended included.
+        """Return all facts about a subject that ever held, ended ones included.
 
         Args:
-            subject: What it is about.
-            predicate: Only with this predicate. Default: any.
-            recorded: What we learned later does not count. Default: all counts.
+            subject: The subject.
+            predicate: Only facts with this predicate. Default: any.
+            recorded: Ignore what was learned later. Default: nothing is ignored.
 
         Returns:
-            What began first comes first.
+            The facts, the one that began first at the front.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -177,11 +177,11 @@ class FactReader:
     def contradictions(
         self, subject: str | Sequence[str] | None = None, predicate: str | None = None
     ) -> list[Contradiction]:
-        """Find values of what has one at a time that were both said to hold at the same time. Both are kept.
+        """Find values of single-valued predicates with overlapping periods. Both are kept.
 
         Args:
-            subject: Only of this, or of any of these. Default: any.
-            predicate: Only with this predicate. Default: any.
+            subject: Only facts about this subject, or about any of these. Default: any.
+            predicate: Only facts with this predicate. Default: any.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -214,13 +214,13 @@ class FactReader:
     acontradictions = awaited(contradictions)
 
     def evidence(self, fact_id: str) -> list[Evidence]:
-        """Return how we know of a fact: every message that says so, with its text, if that is kept.
+        """Return the sources of a fact, with the texts of messages that are kept.
 
         Args:
-            fact_id: Which fact.
+            fact_id: The id of the fact.
 
         Returns:
-            In the order in which we learned it; nothing where there is no such fact.
+            The sources in the order in which they came; empty if there is no such fact.
         """
         text_given(fact_id, "An id")
 
@@ -246,10 +246,10 @@ class FactReader:
     aevidence = awaited(evidence)
 
     def from_message(self, message_id: str) -> list[Fact]:
-        """Return the facts that a message tells of.
+        """Return the facts that a message states.
 
         Args:
-            message_id: Its id.
+            message_id: The id of the message.
         """
         key, path = text_given(message_id, "An id"), self._ground.point.path
         return self._ground.look("facts.from_message", lambda facts: facts.told_by(key, path), message_id=key)
@@ -257,15 +257,15 @@ class FactReader:
     afrom_message = awaited(from_message)
 
     def search(self, query: str, limit: int | None = None, *, valid: datetime | None = None) -> list[Fact]:
-        """Find facts, and what was said, without a model.
+        """Find facts and messages without a model.
 
         Args:
             query: Any text; "*" for all, the newest first.
             limit: Most results. Default: 10.
-            valid: Only facts that held at this time. Default: any, what has ended included.
+            valid: Only facts that held at this time. Default: any, ended ones included.
 
         Returns:
-            The best first. Each says why it was found; what was said has `raw` set.
+            The best first. `why` explains each result; messages have `raw` set.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -277,16 +277,16 @@ class FactReader:
     def format_for_prompt(
         self, query: str | None = None, budget: BudgetLike | None = None, *, valid: datetime | None = None
     ) -> str:
-        """Write what is known about a question as a section of a prompt: a line for each fact, fenced as data.
+        """Return facts about a query as a section of a prompt, fenced as data, a line each.
 
         Args:
-            query: What the prompt is about. Default: what was learned last.
-            budget: How much room there is: a number of characters, or a `Budget`, such as one that counts tokens. What
-                fits worst is left out. Default: as much as it takes.
-            valid: Only what held at this time. Default: all, and what has ended is marked so.
+            query: The subject of the prompt. Default: the facts learned last.
+            budget: The most characters, or a `Budget`, such as one that counts tokens. The worst matches are left out.
+                Default: no limit.
+            valid: Only facts that held at this time. Default: all; ended facts are marked.
 
         Returns:
-            The section; "" where nothing is known.
+            The section; "" if nothing is known.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -317,10 +317,10 @@ class FactReader:
     aaliases = awaited(aliases)
 
     def entities(self, prefix: str = "", limit: int | None = None) -> list[Entity]:
-        """List what facts are about, or name, by the beginning of a name.
+        """List subjects and objects of facts by the beginning of their names.
 
         Args:
-            prefix: How the name begins; case does not count. Default: any name.
+            prefix: The beginning of the name, in any case. Default: any name.
             limit: Most entities. Default: all.
         """
         low = entity_key(prefix) if text_given(prefix, "A prefix").strip() else ""
@@ -360,14 +360,14 @@ class FactReader:
         valid: datetime | None = None,
         recorded: datetime | None = None,
     ) -> list[Neighbour]:
-        """Find what is connected with an entity by facts, whichever way they point.
+        """Find the entities that facts connect with an entity, in either direction.
 
         Args:
-            entity: Its name.
-            depth: How many facts may lie between, at most 1,000, which is what more counts as. Default: 1.
-            predicates: Only by facts with these predicates. Default: any.
-            valid: Only by what held at this time. Default: now.
-            recorded: What we learned later does not count. Default: all counts.
+            entity: The name of the entity.
+            depth: The most facts between the two; values over 1,000 are taken as 1,000. Default: 1.
+            predicates: Only facts with these predicates. Default: any.
+            valid: Only facts that held at this time. Default: now.
+            recorded: Ignore what was learned later. Default: nothing is ignored.
 
         Returns:
             The nearest first, by name.
@@ -397,13 +397,15 @@ class FactReader:
         valid: datetime | None = None,
         recorded: datetime | None = None,
     ) -> Any:
-        """Return the facts as a `networkx.MultiDiGraph` (extra `[graph]`), whose edges are facts, with their fields.
+        """Return the facts as edges of a `networkx.MultiDiGraph` (extra `[graph]`).
+
+        Each edge has the fields of its fact.
 
         Args:
-            entity: Only what is around this. Default: all.
-            depth: How far around it, at most 1,000 facts, which is what more counts as. Default: 2.
-            valid: What held at this time. Default: now.
-            recorded: What we learned later does not count. Default: all counts.
+            entity: Only facts around this entity. Default: all.
+            depth: The most facts from the entity; values over 1,000 are taken as 1,000. Default: 2.
+            valid: Only facts that held at this time. Default: now.
+            recorded: Ignore what was learned later. Default: nothing is ignored.
 
         Raises:
             MissingExtra: networkx is not installed.
@@ -431,7 +433,7 @@ class FactReader:
 
 
 def _named(**names: str | None) -> dict[str, Any]:
-    """Check names of what is looked for, each a text or None."""
+    """Check the names in a query, each a text or None, and return them."""
     whats = {"before": "An id", "entity": "An entity", "obj": "The object"}
     for name, value in names.items():
         if value is not None:
@@ -446,7 +448,7 @@ def listing(
     wanted: Callable[[Fact], bool] = lambda _: True,
     kinds: Sequence[str] = (FACT, TEXT),
 ) -> list[Fact]:
-    """Facts and what was said, in the order in which they came: all, or the last of them."""
+    """Return facts and messages in the order in which they came: all, or the last ones."""
     shown: list[tuple[int, int, Fact]] = []
     for kind in kinds:
         count = 0
@@ -475,7 +477,7 @@ def matching(
     at: int | None = None,
     most: int = ALL,
 ) -> list[Fact]:
-    """The facts that have some subject, predicate or object, and held at a time, what began first before the rest."""
+    """Return the facts with some names that held at a time, sorted by their start."""
     agreed = facts.rules
     predicates = None if predicate is None else [predicate_key(predicate)]
     subjects, objects = (None if name is None else agreed.keys_of([agreed.canonical(name)]) for name in (subject, obj))
@@ -487,7 +489,7 @@ def matching(
 def find_facts(
     ground: FactsContext, asked: str, limit: int | None, *, valid: datetime | None = None, raw: bool = True
 ) -> list[Fact]:
-    """Search for facts, and with `raw` for what was said; see `FactReader.search`."""
+    """Search for facts, and with `raw` for messages too; see `FactReader.search`."""
     everything = text_given(asked, "A query").strip() == EVERYTHING
     most = USUAL_LIMIT if limit is None else limit_given(limit)
     at = None if valid is None else moment(time_given(valid, "valid"))
@@ -500,7 +502,7 @@ def find_facts(
         if everything:
             facts = ground.look(None, partial(listing, limit=most, wanted=counts, kinds=kinds))[::-1]
         else:
-            # Of what fits best, some may not have held then.
+            # Some of the best matches may not have held then.
             words = ground.look(None, lambda facts: _more_names(asked, facts.rules))
             hits = outlook.found(ground, kinds, words, most if at is None else 4 * most)
             known = ground.look(None, lambda facts: facts.shown(kept for kept, _ in hits))
@@ -511,7 +513,7 @@ def find_facts(
 
 
 def _more_names(asked: str, agreed: fact_values.FactRules) -> str:
-    """A query with the other names of what it names."""
+    """Return a query extended with the aliases of the names in it."""
     words = f" {asked.casefold()} "
     aliases = agreed.aliases.values()
     pairs = [pair for alias in aliases for pair in ((alias.name, alias.into), (alias.into, alias.name))]
@@ -519,7 +521,7 @@ def _more_names(asked: str, agreed: fact_values.FactRules) -> str:
 
 
 def _fact_line(fact: Fact, now: datetime) -> str:
-    """A fact on one line, with its time."""
+    """Return a fact on one line, with its period."""
     past = ", past" if fact.valid_to is not None and fact.valid_to <= now else ""
     sure = "" if fact.confidence is None else f", confidence {fact.confidence:.2g}"
     return f"- {on_one_line(harmless(fact.text))} ({fact.period}{past}{sure})"
@@ -534,10 +536,10 @@ def walk(
     recorded: int | None = None,
     at: int,
 ) -> tuple[list[Fact], list[Neighbour]]:
-    """Follow the facts around an entity that held at a time, whichever way they point.
+    """Follow the facts around an entity that held at a time, in either direction.
 
     Returns:
-        The facts, what began first before the rest; and what they lead to, the nearest first.
+        The facts, sorted by their start; and the entities that they lead to, the nearest first.
     """
     agreed = facts.rules
     passed: dict[str, Fact] = {}
@@ -564,7 +566,7 @@ def walk(
 
 
 def _names(facts: FactView, low: str) -> list[tuple[str, int, str]]:
-    """The names in facts that begin so, how many facts name each, and one of these."""
+    """Return the keys of names with a prefix, the count of facts, and the id of one fact."""
     if facts.view.scope is None:
         rows = query.entities_named(facts.tx, **facts.view.parameters(), kind=FACT, low=low, high=low + "\U0010ffff")
         return [(row["name"], row["facts"], row["sample"]) for row in rows]

@@ -1,10 +1,10 @@
-"""The rows of facts and of what was said, read and written.
+"""Reading and writing of the rows of facts and messages.
 
 `FactsContext` is the access to one memory of facts. In a transaction a `FactView` reads `MemoryVersion` rows, their
 `FactState`s, or settled `Fact`s with the ends that other facts gave them; `FactChanges` is a view that also collects
-what is written. What is told twice is one fact with two sources, as long as it holds.
+what is written. A fact that is stated twice while it holds is one fact with two sources.
 
-What was said is kept as it was, and waits until a model has extracted its facts, in the transaction that kept it.
+A message is kept as it was said, and queued for extraction in the same transaction.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 
 BEHIND_ALL = (LATEST, 2**63 - 1)
-"""Where the pages of facts begin: a fact stands where it was learned, and behind others of that time by its number."""
+"""The start of the pages of facts, which are ordered by the time they were learned, then by row number."""
 LONGEST_PAGE = 1_000
 
 
@@ -64,7 +64,7 @@ class FactView:
 
     Args:
         tx: The transaction.
-        view: From where.
+        view: The view that is read.
     """
 
     def __init__(self, tx: Transaction, view: memory_rows.MemoryView) -> None:
@@ -72,7 +72,7 @@ class FactView:
 
     @cached_property
     def rules(self) -> FactRules:
-        """What is agreed on names."""
+        """The rules on names: merged names and single-valued predicates."""
         aliases: dict[str, fact_values.Alias] = {}
         is_single = {predicate_key(name): True for name in fact_values.SINGLE_VALUED}
         for kept in self.every(fact_values.RULE):
@@ -94,32 +94,32 @@ class FactView:
         return next((kept.text for kept in self.named(fact_values.RULE, [DESCRIPTION]).values()), None)
 
     def every(self, kind: str) -> list[MemoryVersion]:
-        """All rows of a kind, in the order in which they were written."""
+        """Return all rows of a kind, in the order in which they were written."""
         return memory_rows.current(self.tx, self.view, kind)
 
     def named(self, kind: str, keys: Iterable[str]) -> dict[str, MemoryVersion]:
-        """The rows of a kind under some keys."""
+        """Return the rows of a kind with some keys, by key."""
         wanted = sorted(keys)
         return memory_rows.named(self.tx, self.view, kind, wanted) if wanted else {}
 
     def row(self, fact_id: str) -> MemoryVersion:
-        """The row of a fact.
+        """Return the row of a fact.
 
         Raises:
-            MessageError: There is none.
+            MessageError: There is no such fact.
         """
         if fact_id not in (found := self.named(FACT, [fact_id])):
             raise MessageError(f"There is no fact or message {safe_repr(fact_id)} here.")
         return found[fact_id]
 
     def fact(self, fact_id: str) -> Fact | None:
-        """A fact, or what was said."""
+        """Return a fact or a message by its id; None if there is none."""
         if facts := self.settled(self.named(FACT, [fact_id])):
             return facts[0]
         return next(map(raw_fact, self.named(TEXT, [fact_id]).values()), None)
 
     def shown(self, rows: Iterable[MemoryVersion]) -> dict[str, Fact]:
-        """Facts, and what was said, by their ids; what was taken back is left out."""
+        """Return facts and messages by their ids, without those that were taken back."""
         there = {kept.key: kept for kept in rows}
         facts = self.settled({key: kept for key, kept in there.items() if kept.kind == FACT})
         return {fact.id: fact for fact in facts} | {
@@ -127,23 +127,23 @@ class FactView:
         }
 
     def told_by(self, message_id: str, path: str) -> list[Fact]:
-        """The facts that a message tells of.
+        """Return the facts that a message states.
 
         Args:
-            message_id: The message.
+            message_id: The id of the message.
             path: The path of the namespace.
         """
         facts = self.settled(self.resting_on(message_id, path))
         return [fact for fact in facts if message_id in fact.sources]
 
     def resting_on(self, message_id: str, path: str) -> dict[str, MemoryVersion]:
-        """The facts of which a version rests on a message."""
+        """Return the facts that have a version resting on a message."""
         sources = as_json([memory_rows.message_source(message_id)])
         found = query.resting_on(self.tx, keys=sources, low=path, high=path + "\x01")
         return self.named(FACT, {row["key"] for row in found if row["kind"] == FACT})
 
     def texts(self, messages: Sequence[tuple[str, str | None]]) -> dict[tuple[str, str | None], MemoryVersion]:
-        """The rows of some messages, each given with its conversation, if that is known."""
+        """Return the rows of messages, each given with its conversation if that is known."""
         here = self.named(TEXT, {key for each in messages for key in (each[0], _read_key(*each))})
         kept = {each: here.get(_read_key(*each)) or here.get(each[0]) for each in messages}
         return {each: row for each, row in kept.items() if row is not None}
@@ -156,15 +156,15 @@ class FactView:
         objects: Iterable[str] | None = None,
         recorded: int | None = None,
     ) -> dict[str, MemoryVersion]:
-        """The facts with some subjects, predicates and objects, by their ids.
+        """Return the facts with some subjects, predicates and objects, by their ids.
 
-        All facts are read where neither subjects nor objects are given.
+        Without subjects and objects, all facts are read.
 
         Args:
             subjects: The keys of subjects. Default: any.
-            predicates: Those of predicates. Default: any.
-            objects: Those of objects. Default: any.
-            recorded: What they said at this time counts. Default: what they say now.
+            predicates: The keys of predicates. Default: any.
+            objects: The keys of objects. Default: any.
+            recorded: Compare the names that the facts had at this time. Default: their names now.
         """
         wanted = [None if keys is None else set(keys) for keys in (subjects, predicates, objects)]
         if set() in wanted:
@@ -190,8 +190,8 @@ class FactView:
     def _looked_up(
         self, subjects: set[str] | None, labels: set[str] | None, objects: set[str] | None
     ) -> dict[str, MemoryVersion]:
-        """The facts with some names; in a scope also those of which another line says that they have them."""
-        alone = {**self.view.parameters(), "scope": None, "before": None}  # what others tell is looked up apart
+        """Look up facts by names; in a scope, also by the names that other lines state."""
+        alone = {**self.view.parameters(), "scope": None, "before": None}  # other lines are looked up separately
         keys: Iterable[Any] | None
         if subjects is None:
             make, keys = query.facts_of_objects, objects
@@ -219,14 +219,14 @@ class FactView:
         names: Iterable[str] | None = None,
         predicates: Iterable[str] | None = None,
     ) -> Iterator[dict[str, MemoryVersion]]:
-        """Yield what was learned last, the last first, by its keys. Each page is longer than the one before it.
+        """Yield pages of rows by key, those learned last first, each longer than the last.
 
         Args:
-            kind: Facts or texts.
-            size: How many rows the first page has.
-            before: Only what was learned before this: when, and the number of its row.
-            names: Only what has one of these as its subject or object, by their keys. Default: any.
-            predicates: Only what has one of these, by their keys. Default: any.
+            kind: `FACT` or `TEXT`.
+            size: The number of rows of the first page.
+            before: Only rows learned before this time, or at this time with a smaller row number.
+            names: Only rows whose subject or object has one of these keys. Default: any.
+            predicates: Only rows whose predicate has one of these keys. Default: any.
         """
         behind: tuple[int, int] | None = before
         asked = {**self.view.parameters(), "kind": kind, "labels": _json(predicates)}
@@ -252,19 +252,19 @@ class FactView:
         whole: bool = False,
         at: int | None = None,
     ) -> list[Fact]:
-        """What rows say as facts, with the ends that other facts gave them, in the order in which they came.
+        """Return rows as facts, in the same order, with the ends that follow from other facts.
 
         Args:
             found: The rows, by the ids of the facts.
-            recorded: What was learned later does not count. Default: everything counts.
-            whole: Whether all facts of the same subjects and predicates are among them.
-            at: Only what held then. Default: all.
+            recorded: Ignore events learned later than this. Default: use all events.
+            whole: Whether `found` has all facts of the same subjects and predicates.
+            at: Only facts that held at this time. Default: all.
         """
         if not found:
             return []
         agreed = self.rules
         states = every = states_of(found, recorded)
-        # What was given an end is ended by nothing else.
+        # Nothing else ends a fact with a stated end.
         lasting = [known for known in states.values() if known.end is None]
         predicates = agreed.single & {predicate_key(known.predicate) for known in lasting}
         if predicates and not whole:
@@ -272,7 +272,7 @@ class FactView:
             subjects = agreed.keys_of(agreed.canonical(known.subject) for known in single)
             others = self.about(subjects=subjects, predicates=predicates, recorded=recorded)
             every = {**states_of(others, recorded), **states}
-        if self.view.scope is not None:  # two lines may tell of one
+        if self.view.scope is not None:  # two lines may state the same fact
             every = fact_values.united(every, states, agreed)
             states = {key: every[key] for key in states if key in every}
         with collecting_later():
@@ -312,12 +312,12 @@ def _source(event: fact_values.Event) -> FactMention:
 
 
 def states_of(found: Mapping[str, MemoryVersion], recorded: int | None = None) -> dict[str, FactState]:
-    """What rows say, by the ids of the facts; those that were taken back, or not known yet, are left out."""
+    """Return the states of facts by id, without those taken back or not known yet."""
     return {key: known for key, kept in found.items() if (known := fact_values.state(kept.extra, recorded)) is not None}
 
 
 def raw_fact(kept: MemoryVersion) -> Fact:
-    """What was said, as a fact."""
+    """Return a message as a fact with `raw` set."""
     message, told_at = message_of(kept), moment(kept.written_at)
     return Fact(
         id=kept.key,
@@ -333,22 +333,25 @@ def raw_fact(kept: MemoryVersion) -> Fact:
 
 
 def message_of(kept: MemoryVersion) -> Message:
-    """The message that a row holds."""
+    """Return the message that a row holds."""
     return decode_body(kept.body, kept.extra["told"][0]["id"])
 
 
 def conversation_of(kept: MemoryVersion) -> Any:
-    """Return the conversation or thread of a message; None where it is not known."""
+    """Return the conversation or thread of a message; None if it is not known."""
     return kept.extra["told"][0].get("in")
 
 
 def _read_key(message_id: str, conversation: str | None) -> str:
-    """The key of a message that another part of memory has; one that belongs here is kept under its id."""
+    """Return the key of a message that another part of memory owns.
+
+    The key of a message that belongs here is its id.
+    """
     return f"{message_id}\x1f{conversation or ''}"
 
 
 def said_event(number: int, now: int, message_id: str, conversation: str | None) -> dict[str, Any]:
-    """The event by which a row rests on a message."""
+    """Return the event that makes a row rest on a message."""
     return given_only({"n": number, "at": now, "do": SAID, "id": message_id, "in": conversation})
 
 
@@ -356,9 +359,9 @@ def draft_of(key: str, extra: Mapping[str, Any], created_at: int) -> VersionDraf
     """Return the row of a fact, which is found by its subject, predicate and object.
 
     Args:
-        key: Its id.
-        extra: What was told of it.
-        created_at: When it began to be known.
+        key: The id of the fact.
+        extra: Its names as first spelled, its role and its events.
+        created_at: When it was first known.
     """
     known = fact_values.state(extra)
     subject, predicate, obj, *_ = known or (extra["subject"], extra["predicate"], extra["object"])
@@ -377,19 +380,19 @@ def draft_of(key: str, extra: Mapping[str, Any], created_at: int) -> VersionDraf
 
 
 class FactStatement(NamedTuple):
-    """What somebody says.
+    """A statement of a fact.
 
     Attributes:
-        role: Who says it.
-        subject: What it is about.
-        predicate: What it says.
-        object: Of what.
-        start: Since when it holds, in microseconds since 1970; None if they did not say.
-        end: When it ended; None if it did not, or they did not say.
-        sure: How sure they are, from 0 to 1; None if they did not say.
-        message: The message that says so, if any.
-        conversation: The conversation or thread of that, if it is known.
-        said_at: When it was said. Default: now.
+        role: The role that states it.
+        subject: The subject.
+        predicate: The predicate.
+        object: The object.
+        start: When the fact began to hold, in microseconds since 1970; None if not stated.
+        end: When it ended; None if it did not end, or no end was stated.
+        sure: The confidence, from 0 to 1; None if not stated.
+        message: The id of the message that states it, if any.
+        conversation: The conversation or thread of the message, if it is known.
+        said_at: When it was stated. Default: now.
     """
 
     role: str
@@ -405,10 +408,10 @@ class FactStatement(NamedTuple):
 
 
 class FactChanges(FactView):
-    """Facts, and what was said, that are about to be changed.
+    """A view of facts and messages that also collects changes to them.
 
     Attributes:
-        change: What is about to be written.
+        change: The write that collects the changes.
         path: The path of the namespace.
         new_id: Makes ids.
         written: The rows that were changed here and are not stored yet, by the ids of the facts.
@@ -420,12 +423,12 @@ class FactChanges(FactView):
         self.written: dict[str, MemoryVersion] = {}
 
     def tell(self, said: FactStatement, fact: str | None = None) -> tuple[str, bool]:
-        """Somebody says something.
+        """Record a statement of a fact.
 
         Args:
-            said: What they say.
-            fact: The fact that it tells of, where somebody else told of it just now. Default: which one it is, is found
-                out.
+            said: The statement.
+            fact: The id of the fact, if another source stated it just before. Default: find a matching fact, or make
+                one.
 
         Returns:
             The id of the fact, and whether it is new.
@@ -433,7 +436,7 @@ class FactChanges(FactView):
         agreed, now = self.rules, self.change.now
         thing, predicate = agreed.canonical(said.subject), predicate_key(said.predicate)
         value = agreed.canonical(said.object)
-        # Of what may have many values at a time, the others say nothing of this one.
+        # If a predicate may have many values at a time, other values do not affect this one.
         found = self._of(thing, predicate, None if predicate in agreed.single else value)
         states = states_of(found)
         ended = fact_values.endings(states, agreed)
@@ -464,21 +467,21 @@ class FactChanges(FactView):
             return key, True
         key = fact or min(same, key=lambda key: (states[key].start, key))
         kept, told_here = found[key], states[key]
-        if (own := kept.extra.get("own")) is not None:  # what other lines tell is not said here yet
+        if (own := kept.extra.get("own")) is not None:  # statements of other lines are not stated here yet
             told_here = told_here._replace(said=tuple(each for each in told_here.said if each["n"] in own))
         if fact_values.says_more(told_here, event):
             self._happens(kept, event)
         return key, False
 
     def correct(self, kept: MemoryVersion, changes: Mapping[str, Any]) -> None:
-        """Somebody corrects a fact.
+        """Correct a fact.
 
         Args:
             kept: The fact.
-            changes: What changes of it, as `KGMemory.update` takes it.
+            changes: The changes, as `KGMemory.update` takes them.
 
         Raises:
-            InvalidInput: A value cannot be one.
+            InvalidInput: A value is invalid.
             MessageError: A change does not fit, or the fact was taken back.
         """
         known = fact_values.state(kept.extra)
@@ -487,12 +490,12 @@ class FactChanges(FactView):
         self._happens(kept, {"do": SET, "fields": fact_values.fields_given(known, changes)})
 
     def undo(self, kept: MemoryVersion) -> None:
-        """Take back the last event of a fact; what was taken back last counts again."""
+        """Take back the last event of a fact; if that is an undo, restore what it took back."""
         last = kept.extra["told"][-1]
         self.switch(kept, [last["of" if last["do"] == UNDO else "n"]])
 
     def switch(self, kept: MemoryVersion, events: Sequence[int]) -> None:
-        """Have some events of a fact not count; those that do not already count again.
+        """Undo some events of a fact; restore those that are undone already.
 
         Args:
             kept: The fact.
@@ -502,7 +505,7 @@ class FactChanges(FactView):
             self._happens(self.written.get(kept.key, kept), {"do": UNDO, "of": number})
 
     def forsake(self, message: MemoryVersion) -> None:
-        """A message that was kept here is gone, or says something else: what it said does not count."""
+        """Remove what a message stated that was deleted or changed."""
         name, conversation = message_of(message).message_id, conversation_of(message)
 
         def gone(event: Mapping[str, Any]) -> bool:
@@ -516,14 +519,14 @@ class FactChanges(FactView):
                 self.restate(kept, extra)
 
     def restate(self, kept: MemoryVersion, extra: Mapping[str, Any]) -> None:
-        """Have a fact be what was told of it.
+        """Write a fact anew from its events.
 
         Args:
-            kept: The fact as it was; one that is new has no `extra`.
-            extra: What belongs to it now.
+            kept: The fact as it was; a new one has no `extra`.
+            extra: Its `extra` from now on.
         """
         stored = {name: value for name, value in extra.items() if name != "own" and (name != "foreign" or value)}
-        if "own" in kept.extra:  # what other lines tell of it stays theirs
+        if "own" in kept.extra:  # statements of other lines stay theirs
             theirs = {event["n"] for event in kept.extra["told"]} - set(kept.extra["own"])
             stored["told"] = [event for event in extra["told"] if event["n"] not in theirs]
             extra = {**extra, "own": [event["n"] for event in stored["told"]]}
@@ -534,28 +537,31 @@ class FactChanges(FactView):
         self.change.drafts.append(draft._replace(extra=stored))
 
     def _happens(self, kept: MemoryVersion, event: Mapping[str, Any]) -> None:
-        """Add an event to what was told of a fact."""
+        """Add an event to a fact."""
         told = kept.extra["told"]
         event = {"n": self._next_number([kept]), "at": self.change.now, **event}
         own = kept.extra.get("own")
-        if event["do"] == SET and own is not None:  # its words may be those of others, who may have to be forgotten
+        if event["do"] == SET and own is not None:  # its text may come from sources that may be erased
             others = [each for each in told if each["n"] not in own and each["do"] == SAID]
             if named := [[each.get("id"), each.get("in")] for each in others]:
                 event[OTHERS] = named
         self.restate(kept, {**kept.extra, "told": [*told, event]})
 
     def _next_number(self, rows: Iterable[MemoryVersion]) -> int:
-        """The number of a new event. In a scope other lines give numbers too, so it is taken from the clock."""
+        """Return the number of a new event.
+
+        In a scope other lines number events too, so the number is taken from the clock.
+        """
         following = 1 + max([event["n"] for kept in rows for event in kept.extra["told"]], default=0)
         return following if self.change.view.scope is None else max(following, self.change.now)
 
     def _of(self, thing: str, predicate: str, value: str | None = None) -> dict[str, MemoryVersion]:
-        """All that is known of a subject and a predicate, what was changed here included.
+        """Return the facts of a subject and a predicate, including those changed here.
 
         Args:
-            thing: The subject, as it is compared.
-            predicate: Likewise.
-            value: Of what was not changed here, only what has this object. Default: any.
+            thing: The key of the subject.
+            predicate: The key of the predicate.
+            value: The key of the object of facts that were not changed here. Default: any.
         """
         agreed = self.rules
         objects = None if value is None else agreed.keys_of([value])
@@ -567,7 +573,7 @@ class FactChanges(FactView):
                 found[key] = kept
         return found
 
-    # -- what was said ---------------------------------------------------------------------------------------------
+    # -- messages --------------------------------------------------------------------------------------------------
 
     def keep(
         self,
@@ -577,20 +583,20 @@ class FactChanges(FactView):
         conversation: str | None = None,
         own: bool = True,
     ) -> list[str]:
-        """Keep messages as they are, and have them wait.
+        """Keep messages as they are, and queue them for extraction.
 
-        One that is here already stays; where it says something else now, that takes the place of what it said.
+        A message that exists already stays; new content under its id replaces what it said.
 
         Args:
             messages: The messages.
-            description: The text with which the memory begins. Default: the one that it has, if any.
-            conversation: The conversation or thread that they belong to, if it is known.
-            own: Whether they belong here, are shown and found here. If not, another part of memory does that, and says
-                which of two messages of a conversation with one id counts: the one that comes later. Two conversations
-                may have different messages with one id.
+            description: The text with which the memory begins. Default: its present one, if any.
+            conversation: The conversation or thread of the messages, if it is known.
+            own: Whether the messages belong here, and are shown and found here. If not, they belong to another part of
+                memory, and of two messages of a conversation with one id the later one applies. Two conversations may
+                have different messages with one id.
 
         Returns:
-            The ids of those that were not here.
+            The ids of the messages that are new or changed.
 
         Raises:
             MessageError: The id of a message that belongs here is taken by other content.
@@ -613,14 +619,14 @@ class FactChanges(FactView):
         return new
 
     def _put(self, key: str, message: Message, said_at: int, *, conversation: str | None, listed: bool) -> None:
-        """Keep a message, whatever was there, and have it wait.
+        """Keep a message in place of any under its key, and queue it for extraction.
 
         Args:
-            key: Its key.
+            key: The key of the message.
             message: The message.
             said_at: When it was said.
-            conversation: The conversation or thread that it belongs to, if it is known.
-            listed: Whether it is shown and found beside the facts.
+            conversation: The conversation or thread of the message, if it is known.
+            listed: Whether it is shown and found together with the facts.
         """
         entry, now = entry_of(message, said_at), self.change.now
         told = [said_event(1, now, entry.key, conversation)]
@@ -639,7 +645,7 @@ class FactChanges(FactView):
             self.change.drafts.append(VersionDraft(DUE, key, b"", now, extra={"told": told, "attempts": 0}))
 
     def update(self, key: str, changes: Mapping[str, Any]) -> bool:
-        """Change a fact, or what was said. Returns whether something waits to be extracted now.
+        """Change a fact or a message. Return True if a message was changed.
 
         Raises:
             MessageError: There is neither, or a change does not fit.
@@ -654,7 +660,7 @@ class FactChanges(FactView):
         return False
 
     def remove(self, key: str) -> bool:
-        """Have a fact, or what was said, be gone. Returns whether it was there."""
+        """Remove a fact or a message. Return whether it existed."""
         if (said := self.named(TEXT, [key]).get(key)) is not None:
             self.forsake(said)
             self.change.remove(TEXT, key)
@@ -666,9 +672,9 @@ class FactChanges(FactView):
         return False
 
     def clear(self, *, rules: bool = False) -> int:
-        """Have facts, texts and aliases be gone; with `rules` also what is declared, and the description.
+        """Remove facts, messages and aliases. Return the number of removed rows.
 
-        Returns how much is gone.
+        With `rules`, also remove declarations and the description.
         """
         gone = [
             kept
@@ -681,19 +687,19 @@ class FactChanges(FactView):
         return len(gone)
 
     def rule(self, label: str, name: str, rule: Mapping[str, Any] | None) -> None:
-        """Make a rule on a name.
+        """Set or remove a rule on a name.
 
         Args:
-            label: `ALIAS`, or `SINGLE`, whose names are those of predicates.
+            label: `ALIAS`, or `SINGLE` for a rule on a predicate.
             name: The name.
-            rule: What it says; None where it no longer counts.
+            rule: The content of the rule; None removes it.
         """
         key = f"{label}:{predicate_key(name) if label == fact_values.SINGLE else entity_key(name)}"
         body = None if rule is None else name.encode()
         self.change.drafts.append(VersionDraft(fact_values.RULE, key, body, self.change.now, label=label, extra=rule))
 
     def describe(self, description: str | None) -> None:
-        """See that the memory begins with a text; None leaves it as it is."""
+        """Set the text that the memory begins with; None leaves it unchanged."""
         if description is not None and self.description != description:
             body = memory_rows.body_of(description)
             self.change.drafts.append(
@@ -706,21 +712,21 @@ class FactsContext(MemorySession):
     """The access to the facts of one memory.
 
     Attributes:
-        settings: How they are kept and learned.
-        description: The text with which the memory begins, if somebody gave one.
+        settings: How facts are kept and learned.
+        description: The text with which the memory begins, if one was given.
     """
 
     settings: FactsConfig = field(default_factory=FactsConfig)
     description: str | None = None
 
     def look(self, name: str | None, find: Callable[[FactView], T], **inputs: Any) -> T:
-        """`read`, given the facts that the memory shows."""
+        """Run `read` with the facts that the memory shows."""
         return self.read(name, lambda tx, view: find(FactView(tx, view)), **inputs)
 
     def edit(self, name: str | None, make: Callable[[FactChanges], T], **inputs: Any) -> T:
-        """`write`, given the facts that are to be changed."""
+        """Run `write` with the facts that are to be changed."""
         return self.write(name, lambda tx, change: make(self.changes(tx, change)), **inputs)
 
     def changes(self, tx: Transaction, change: PendingWrite) -> FactChanges:
-        """The facts that are to be changed, in a transaction."""
+        """Return the facts that are to be changed in a transaction."""
         return FactChanges(tx, change, self.point.path, self.database.new_id)

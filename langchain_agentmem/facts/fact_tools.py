@@ -48,9 +48,9 @@ from langchain_agentmem.storage.database import MemoryLike, database_of
 from langchain_agentmem.storage.queries import digest
 
 SOURCES = 3
-"""How many sources a model is shown of a fact."""
+"""The most sources of a fact that a model is shown."""
 QUOTED = 200
-"""How much of a source it is shown, in characters."""
+"""The most characters of a source that a model is shown."""
 
 
 class FactAdd(Arguments):
@@ -88,14 +88,16 @@ def fact_tools(
     *,
     settings: FactsConfig | None = None,
 ) -> list[BaseTool]:
-    """The tools `fact_add`, `fact_search` and `fact_history`. They need no other model than the one that uses them.
+    """Return the tools `fact_add`, `fact_search` and `fact_history`.
+
+    They need no model other than the one that calls them.
 
     Args:
-        memory: An `AgentMemory`, or the path or URL of a database; or a `KGMemory`, which they all work on then.
+        memory: An `AgentMemory`, or the path or URL of a database; or a `KGMemory` for all of them to work on.
         branch_or_config: The name of a branch, or a config that names a thread. Default: the thread of the run that
             calls the tool, whose facts are rewound with it.
-        namespace: Whose it is. Default: that of the run.
-        settings: How facts are kept, unless it is a `KGMemory`. Default: `FactsConfig()`.
+        namespace: The namespace of the facts. Default: that of the run.
+        settings: How facts are kept, unless `memory` is a `KGMemory`. Default: `FactsConfig()`.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -145,11 +147,11 @@ OPERATIONS = (
     ToolOperation(name="fact_search", arguments=FactSearch, do=_search, **_ABOUT["fact_search"]),
     ToolOperation(name="fact_history", arguments=FactHistory, do=_history, **_ABOUT["fact_history"]),
 )
-"""What a model can do with facts."""
+"""The operations on facts that a model can call."""
 
 
 def _times(given: Any, now: datetime) -> tuple[int | None, int | None]:
-    """When something began and ended, as a model means it; none where it says nothing, or that it begins now."""
+    """Return the start and end that a model stated; None if left out, or "now" as start."""
     start, end = ((each or "").strip() or None for each in (given.valid_from, given.valid_to))
     start = None if start is not None and start.lower() == "now" else start
     times = times_in(start, end, micros(now))
@@ -178,14 +180,14 @@ def _source(evidence: Any) -> dict[str, Any]:
 
 
 def _told_of(what: str, facts: Sequence[Fact]) -> str:
-    """Some facts in a part of a sentence, or "" where there are none."""
+    """Return some facts as a part of a sentence, or "" if there are none."""
     shown = [f"{safe_repr(passage(fact.text, most=QUOTED))}, {fact.period}" for fact in facts[:SOURCES]]
     more = [f"and {len(facts) - SOURCES} more"] if facts[SOURCES:] else []
     return f"{what}: {', '.join([*shown, *more])}" if facts else ""
 
 
 class RememberFactsOptions(TypedDict, total=False):
-    """What `RememberFacts` takes beside the memory and the model."""
+    """The options of `RememberFacts` in addition to the memory and the model."""
 
     branch: str | None
     namespace: Sequence[str] | None
@@ -195,24 +197,23 @@ class RememberFactsOptions(TypedDict, total=False):
 
 
 class RememberFacts(MemoryRunnable):
-    """Extracts facts from the messages of a state that it has not read yet.
+    """A graph node that extracts facts from messages of a state that it has not read yet.
 
-    It takes the state of a graph, or messages; the thread and the namespace of the run say whose facts they are. It
-    changes nothing in the state. What fails goes no further: the messages wait, and are asked about again when the node
-    runs next, after a time that grows. While the model gives no answers, the node does not wait for it each time.
-    Summaries, and memory that was put into the context, are not read; nor is anything in a nested graph that saves no
-    checkpoints.
+    It takes the state of a graph, or messages. The facts belong to the thread and the namespace of the run. The node
+    does not change the state. Failures are not raised: the messages wait, and a later run of the node tries again after
+    a pause that grows. While the model does not answer, the node does not wait for it each time. Summaries, memory that
+    was put into the context, and messages of a nested graph without checkpoints are not read.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
-        model: Who extracts facts: a LangChain model, a function from messages to text, or the name of a model.
+        model: The extracting model: a LangChain model, a function from messages to text, or the name of a model.
         branch: The name of the branch that the facts go to, shared by all threads. Default: the thread's own memory,
             which is rewound with it.
-        namespace: Whose branch it is. Default: the running config's, else the root.
-        roles: Whose messages are read. Default: the user's and the assistant's.
+        namespace: The namespace of the branch. Default: the running config's, else the root.
+        roles: Read messages with these roles. Default: the user's and the assistant's.
         settings: How facts are kept and learned. Default: `FactsConfig()`.
-        share_conversation: Whether the messages of a nested graph are those of its caller's conversation, as where it
-            works on the messages of its caller. Default False: it has a conversation of its own.
+        share_conversation: Treat messages of a nested graph as part of its caller's conversation, for a graph that
+            works on the messages of its caller. Default False: the nested graph has a conversation of its own.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -256,13 +257,13 @@ class RememberFacts(MemoryRunnable):
         conversation = conversation_of_run(self._database, config, shared=self._shared)
         said = [_identified(each) for each in self._messages(given) if not is_filler(each)]
         if conversation is None and nested_graphs(configurable_of(config)):
-            said = []  # what a nested graph is told that keeps nothing was said by its caller
+            said = []  # messages of a nested graph that saves nothing come from its caller
         read = [message for message in said if message.role in self._roles]
         mine = {message.message_id for message in read}
 
         def wanted(due: PendingMessage) -> bool:
-            # What others have brought just now, side by side with this, they extract themselves: they may be executed
-            # again, and this may.
+            # Nodes that run in parallel with this one extract their own messages: any of the nodes may be executed
+            # again.
             is_mine = due.conversation == conversation and due.message.message_id in mine
             return is_mine or due.listed or due.failed
 
@@ -285,7 +286,7 @@ class RememberFacts(MemoryRunnable):
 
 
 def _identified(message: BaseMessage) -> Message:
-    """A message with an id: its own, or one that is made of it and what it says, so that it is the same next time."""
+    """Return a message with its id, or with a stable id derived from its content."""
     told = from_langchain(message)
     with contextlib.suppress(InvalidInput):
         if message.id and id_of(message.id, "message"):

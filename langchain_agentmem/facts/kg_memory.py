@@ -1,17 +1,17 @@
 """`KGMemory`: facts that know when they were true, as subject, predicate and object, on a branch or of a thread.
 
     facts = memory.facts("user-42", model=model)
-    facts.add(role="user", content="I moved to Lisbon in March.")     # kept at once; its facts are extracted later
+    facts.add(role="user", content="I moved to Lisbon in March.")     # kept now; its facts are extracted later
     facts.add_fact("user", "Maya", "works at", "Acme")
-    facts.add_fact("user", "Maya", "works at", "Globex")              # so the one before has ended
-    facts.as_of(subject="Maya")                                      # what holds now
-    facts.history("Maya", "works at")                                # and all that did
+    facts.add_fact("user", "Maya", "works at", "Globex")              # ends the fact before
+    facts.as_of(subject="Maya")                                      # the facts that hold now
+    facts.history("Maya", "works at")                                # all that ever held
 
-It needs no model; with one, facts are extracted from what is added, in the background.
+No model is needed. With a model, facts are extracted from added messages in the background.
 
 Each fact has the time in which it held and the time at which we learned it, and names the messages that it comes
-from. A new value of what has one at a time, such as "lives in", ends the value before; nothing is overwritten, and
-`undo` takes it back.
+from. A new value of a single-valued predicate, such as "lives in", ends the value before. Nothing is overwritten, and
+`undo` takes the change back.
 
     from datetime import UTC, datetime
 
@@ -32,9 +32,9 @@ from. A new value of what has one at a time, such as "lives in", ends the value 
         print(facts.format_for_prompt("Where does Ana live?"))
 
 In a graph the node `memory.remember_facts(model)` reads each new message of the state once, and the facts rewind with
-the thread. A message that is removed or erased takes the facts that nothing else tells of. `as_of(recorded=…)` says
-what was known at some time, `contradictions()` what cannot both be true, `merge(name, into)` that two names are one,
-until `unmerge`; `to_networkx` returns the graph.
+the thread. Removing or erasing a message removes the facts that no other source states. `as_of(recorded=…)` returns
+what was known at some time, and `contradictions()` returns conflicting facts. `merge(name, into)` merges two names
+until `unmerge`. `to_networkx` returns the graph.
 """
 
 from __future__ import annotations
@@ -76,11 +76,14 @@ from langchain_agentmem.storage.database import MemoryLike, database_of
 from langchain_agentmem.tracing import given_only, outcome
 
 TYPE = "kg"
-"""What a file of facts says it is."""
+"""The type in a file of facts."""
 
 
 class FactFields(MessageFields, total=False):
-    """What `KGMemory.update` changes: of what was said, the fields of a `Message`; of a fact, `role` and these."""
+    """The fields that `KGMemory.update` changes.
+
+    A message has the fields of `Message`; a fact has `role` and the fields below.
+    """
 
     subject: str
     predicate: str
@@ -97,28 +100,28 @@ class KGMemory(FactReader, EventSource):
     taken as UTC.
 
     A fact has the time in which it held, `valid_from` up to but not at `valid_to`, and the time at which we learned it.
-    A new value of a predicate that has one at a time (see `declare`) ends the one before, which is kept. What is told
-    twice is one fact with two sources, as long as it holds. Each fact names the messages that it comes from, and goes
-    with the last of them when they are removed or erased.
+    A new value of a single-valued predicate (see `declare`) ends the one before, which is kept. A fact that is stated
+    twice while it holds is one fact with two sources. Each fact names its source messages, and is removed with the last
+    of them when they are removed or erased.
 
-    On a thread facts rewind with it. There only nodes can change them, so what is added in one is extracted by `drain`
-    in a node, or by the node `memory.remember_facts(model)`, and not in the background.
+    On a thread facts rewind with it. There only nodes can change them, so messages are not extracted in the background:
+    call `drain` in a node, or use the node `memory.remember_facts(model)`.
 
-    What waits is never given up. While the model gives no answers it is asked less and less, up to every ten minutes;
-    what it makes nonsense of is asked about once a day, and by `drain`. `failures` tells why, and
-    `memory.admin.stats()` how many messages wait.
+    Waiting messages are never given up. While the model does not answer, the pauses between questions grow up to ten
+    minutes. The model is asked about parked messages once a day, and by `drain`. `failures` returns the reasons, and
+    `memory.admin.stats()` the number of waiting messages.
 
     Attributes:
-        memory_type: What `AgentMemory.create` and its files call it: "kg".
+        memory_type: The name of this kind for `AgentMemory.create` and in files: "kg".
         settings: How facts are kept and learned.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
         branch: The name of a branch, which begins to exist with the first write; or a standpoint. Default: "main".
-        namespace: Whose it is. Default: the running config's, else the root.
-        model: Who extracts facts from what is added: a LangChain model, a function from messages to text, or the name
-            of a model. Default: nobody; what is added is kept and found.
-        description: A text with which the memory begins, and that a reset keeps. Default: the one it has, if any.
+        namespace: The namespace of the branch. Default: the running config's, else the root.
+        model: The model that extracts facts from added messages: a LangChain model, a function from messages to text,
+            or the name of a model. Default: none; messages are only kept and found.
+        description: A text with which the memory begins, and that a reset keeps. Default: its present one, if any.
         settings: How facts are kept and learned. Default: `FactsConfig()`.
 
     Raises:
@@ -144,7 +147,7 @@ class KGMemory(FactReader, EventSource):
             text_given(description, "A description")
         self._database = database = database_of(memory)
         self._model = usable_model(model)
-        self._asking: list[None] = []  # one for each caller who is having a text extracted just now
+        self._asking: list[None] = []  # one for each caller that is extracting a text now
         point = branch_at(branch, namespace, database.scopes)
         self.settings = check_instance(FactsConfig, settings, "settings") or FactsConfig()
         self._ground = FactsContext(database=database, point=point, settings=self.settings, description=description)
@@ -153,7 +156,7 @@ class KGMemory(FactReader, EventSource):
         if self._model is not None and isinstance(point, BranchPosition):
             self._database.draining.add(self)
             self._task = Task(self._database.background, self._key, self._due_in, self._learn_due)
-            self._task.wake()  # another process may have left something
+            self._task.wake()  # another process may have left waiting messages
 
     # -- facts -------------------------------------------------------------------------------------------------------
 
@@ -169,19 +172,19 @@ class KGMemory(FactReader, EventSource):
         source: fact_values.FactSource | Iterable[fact_values.FactSource] | None = None,
         confidence: float | None = None,
     ) -> str:
-        """State a fact. What holds already gets another source.
+        """State a fact. A fact that holds already gets another source.
 
         Args:
-            role: Who says so, such as "user".
-            subject: What it is about.
-            predicate: What it says, such as "lives in".
-            obj: Of what, or whom.
-            valid_from: Since when it holds. Default: since it was said: the time of its source if that was added here,
-                else now. Of what had ended by then only the last moment is known.
-            valid_to: When it ceased to hold. Default: it goes on, until another value ends it.
-            source: The message that says so: its id, or the message itself; a pair of its id and that of its
-                conversation; or a list of such, which all tell of this one fact. Default: whoever calls says so.
-            confidence: How sure they are, from 0 to 1. Default: nothing is said.
+            role: The role that states it, such as "user".
+            subject: The entity that it is about.
+            predicate: The relation, such as "lives in".
+            obj: The value or entity that the relation names.
+            valid_from: When it began to hold. Default: the time of its source if that was added here, else now. A fact
+                that had ended by then gets only its last moment.
+            valid_to: When it ceased to hold. Default: it goes on until another value ends it.
+            source: The message that states it: its id, or the message itself; a pair of its id and its conversation's
+                id; or a list of these, which all state this one fact. Default: the caller states it.
+            confidence: The confidence, from 0 to 1. Default: none is stated.
 
         Returns:
             The id of the fact.
@@ -219,13 +222,13 @@ class KGMemory(FactReader, EventSource):
     aadd_fact = awaited(add_fact, writes=True)
 
     def undo(self, fact_id: str) -> None:
-        """Take back the last thing that happened to a fact; once more, and it is as it was before.
+        """Take back the last statement or correction of a fact; a second call restores it.
 
-        The last that was said or corrected of it does not count; a fact that is new is gone, and what it had ended goes
-        on. So a fact that another value ended goes on once that other fact is undone.
+        A new fact is then gone, and a fact that it had ended goes on. So to continue a fact that
+        another value ended, undo that other fact.
 
         Args:
-            fact_id: Which fact.
+            fact_id: The id of the fact.
 
         Raises:
             MessageError: There is no such fact.
@@ -237,16 +240,17 @@ class KGMemory(FactReader, EventSource):
     aundo = awaited(undo, writes=True)
 
     def declare(self, *predicates: str, single_valued: bool = True) -> None:
-        """Say that predicates have one value at a time, such as "lives in", so that a new one ends the one before.
+        """Declare that predicates, such as "lives in", have one value at a time.
 
-        It counts for what is known already, too, and can be taken back: no fact is changed by it.
+        A new value then ends the one before. The declaration applies to existing facts too and can be taken back, since
+        it changes no fact.
 
         Args:
-            *predicates: Their names.
-            single_valued: Whether they have. Default: True.
+            *predicates: The names of the predicates.
+            single_valued: False allows several values at a time. Default: True.
 
         Raises:
-            InvalidInput: A name cannot be one, or `single_valued` is neither True nor False.
+            InvalidInput: A name is invalid, or `single_valued` is neither True nor False.
         """
         check_flag("single_valued", single_valued)
         names = [fact_values.name_of(each, "A predicate") for each in predicates]
@@ -260,14 +264,14 @@ class KGMemory(FactReader, EventSource):
     adeclare = awaited(declare, writes=True)
 
     def merge(self, name: str, into: str) -> None:
-        """Have two names mean one thing. Facts stay as they were told; `unmerge` takes it back.
+        """Merge two names of one entity. Stored facts do not change; `unmerge` reverts it.
 
         Args:
-            name: The one name.
-            into: The name that both go by from now on.
+            name: The name to merge.
+            into: The name of the entity from now on.
 
         Raises:
-            InvalidInput: They are merged the other way round.
+            InvalidInput: The names are merged the other way round.
         """
         name, into = fact_values.name_of(name, "A name"), fact_values.name_of(into, "A name")
 
@@ -276,7 +280,7 @@ class KGMemory(FactReader, EventSource):
             if one == other:
                 key = fact_values.entity_key(name)
                 if key == fact_values.entity_key(into) or one != key:
-                    return False  # it is so already
+                    return False  # the names are merged already
                 raise InvalidInput(
                     f"{safe_repr(into)} is merged into {safe_repr(name)}. Take that back with "
                     f"unmerge({safe_repr(into)}) first."
@@ -289,7 +293,7 @@ class KGMemory(FactReader, EventSource):
     amerge = awaited(merge, writes=True)
 
     def unmerge(self, name: str) -> bool:
-        """Have a name mean only itself again.
+        """Take back the merge of a name.
 
         Args:
             name: The name that was merged.
@@ -310,29 +314,31 @@ class KGMemory(FactReader, EventSource):
     aunmerge = awaited(unmerge, writes=True)
 
     def remove_by_id(self, message_id: str) -> bool:
-        """Delete a fact; or what was said, with the facts that no other message tells of. What it had ended goes on.
+        """Delete a fact, or a message with the facts that no other message states.
+
+        A fact that a deleted one had ended goes on.
 
         Args:
-            message_id: The id of either.
+            message_id: The id of the fact or message.
 
         Returns:
-            Whether it was there.
+            Whether it existed.
         """
         key = text_given(message_id, "An id")
         return self._ground.edit("facts.remove", lambda facts: facts.remove(key), id=key)
 
     aremove_by_id = awaited(remove_by_id, writes=True)
 
-    # -- what was said -----------------------------------------------------------------------------------------------
+    # -- messages ----------------------------------------------------------------------------------------------------
 
     def add(self, message: MessageLike | None = None, **fields: Unpack[MessageFields]) -> str:
-        """Keep what was said, and have facts extracted from it later; nobody waits for a model.
+        """Keep a message and queue it for extraction, without waiting for a model.
 
-        The same message added again, by its id, is kept once.
+        A message that is added again with the same id is kept once.
 
         Args:
             message: A `Message`, a LangChain message or a dictionary of `Message`'s fields. It takes precedence.
-            **fields: Those of a `Message`, when there is no `message`: `role`, which is needed, `content`, `name`, ….
+            **fields: The fields of a `Message`, if `message` is None: `role`, which is required, `content`, `name`, ….
 
         Returns:
             The message's id.
@@ -349,15 +355,15 @@ class KGMemory(FactReader, EventSource):
     aadd = awaited(add, writes=True)
 
     def update(self, /, message_id: str, **changes: Unpack[FactFields]) -> None:
-        """Change what was said, and have it extracted anew; or correct a fact.
+        """Change a message and queue it for extraction again; or correct a fact.
 
         Args:
-            message_id: The id of either.
-            **changes: Of what was said, fields of `Message`; of a fact, `role`, `subject`, `predicate`, `obj`,
+            message_id: The id of the message or fact.
+            **changes: Of a message, fields of `Message`; of a fact, `role`, `subject`, `predicate`, `obj`,
                 `valid_from`, `valid_to` (None: it goes on) and `confidence`.
 
         Raises:
-            InvalidInput: A value cannot be one.
+            InvalidInput: A value is invalid.
             MessageError: There is neither, the fact was taken back, or a change does not fit.
         """
         text_given(message_id, "An id")
@@ -368,34 +374,34 @@ class KGMemory(FactReader, EventSource):
     aupdate = awaited(update, writes=True)
 
     def replace_memory(self, /, idx: int, **changes: Unpack[FactFields]) -> None:
-        """`update`, of what stands at an index of `retrieve_all`.
+        """Call `update` for the item at an index of `retrieve_all`.
 
         Args:
             idx: The index; negative ones count from the end.
             **changes: As for `update`.
 
         Raises:
-            MessageError: Nothing stands there, or a change does not fit.
+            MessageError: There is no item at the index, or a change does not fit.
         """
         self.update(self._key_at(idx), **changes)
 
     areplace_memory = awaited(replace_memory, writes=True)
 
     def delete_memory(self, idx: int) -> None:
-        """`remove_by_id`, of what stands at an index of `retrieve_all`.
+        """Call `remove_by_id` for the item at an index of `retrieve_all`.
 
         Args:
             idx: The index; negative ones count from the end.
 
         Raises:
-            MessageError: Nothing stands there.
+            MessageError: There is no item at the index.
         """
         self.remove_by_id(self._key_at(idx))
 
     adelete_memory = awaited(delete_memory, writes=True)
 
     def reset_memory(self) -> None:
-        """Delete everything but the description, and what is declared of predicates. Listeners are told."""
+        """Delete everything but the description and the declarations. Notify listeners."""
 
         def make(facts: FactChanges) -> int:
             gone = facts.clear()
@@ -407,33 +413,33 @@ class KGMemory(FactReader, EventSource):
 
     areset_memory = awaited(reset_memory, writes=True)
 
-    # -- what a provider takes ---------------------------------------------------------------------------------------
+    # -- messages for providers --------------------------------------------------------------------------------------
 
     def retrieve_all(self, *, include_ids: bool = False) -> list[dict[str, Any]]:
-        """The description, what was said and the facts, as a provider takes them, oldest first.
+        """Return the description, messages and facts as a provider takes them, oldest first.
 
         Args:
-            include_ids: Whether to tell each one's "message_id". Default: False.
+            include_ids: Add the "message_id" of each item. Default: False.
         """
         return self._retrieve("facts.retrieve_all", self._everything, include_ids=include_ids)
 
     aretrieve_all = awaited(retrieve_all)
 
     def get_messages(self) -> list[dict[str, Any]]:
-        """The same as `retrieve_all`."""
+        """Return the result of `retrieve_all`."""
         return self.retrieve_all()
 
     aget_messages = awaited(get_messages)
 
     def retrieve_recent(self, n: int = 1, *, include_ids: bool = False) -> list[dict[str, Any]]:
-        """The last of what was said and of the facts, oldest first.
+        """Return the last messages and facts, oldest first.
 
         Args:
-            n: How many. Default: 1.
-            include_ids: Whether to tell each one's "message_id". Default: False.
+            n: The number of items. Default: 1.
+            include_ids: Add the "message_id" of each item. Default: False.
 
         Raises:
-            InvalidInput: n is no whole number of 0 or more.
+            InvalidInput: `n` is not a whole number of 0 or more.
         """
         check_whole("n", n)
         find = partial(fact_reader.listing, limit=n)
@@ -442,11 +448,11 @@ class KGMemory(FactReader, EventSource):
     aretrieve_recent = awaited(retrieve_recent)
 
     def retrieve_by_id(self, message_id: str, *, include_ids: bool = False) -> dict[str, Any] | None:
-        """What was said, or the fact, under an id; None where there is none.
+        """Return the message or fact with an id; None if there is none.
 
         Args:
             message_id: The id.
-            include_ids: Whether to tell its "message_id". Default: False.
+            include_ids: Add its "message_id". Default: False.
         """
         text_given(message_id, "An id")
 
@@ -458,12 +464,12 @@ class KGMemory(FactReader, EventSource):
     aretrieve_by_id = awaited(retrieve_by_id)
 
     def retrieve_by_role(self, role: str, n: int | None = None, *, include_ids: bool = False) -> list[dict[str, Any]]:
-        """What somebody said, and the facts that they stated, oldest first.
+        """Return the messages of a role and the facts that it stated, oldest first.
 
         Args:
-            role: Who, such as "user".
-            n: The last of them, at most so many. Default: all.
-            include_ids: Whether to tell each one's "message_id". Default: False.
+            role: The role, such as "user".
+            n: The most items; the last ones are returned. Default: all.
+            include_ids: Add the "message_id" of each item. Default: False.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -479,11 +485,13 @@ class KGMemory(FactReader, EventSource):
     # -- files -------------------------------------------------------------------------------------------------------
 
     def save_to_file(self, path: str | os.PathLike[str], additional_state: Mapping[str, Any] | None = None) -> None:
-        """Write this memory to a JSON file, whole or not at all: facts with their history, and what waits.
+        """Write this memory to a JSON file, whole or not at all.
+
+        The file holds facts with their history, and waiting messages.
 
         Args:
-            path: Where to. A file that is there is replaced.
-            additional_state: What to keep beside it; JSON must be able to hold it. Default: nothing.
+            path: The path of the file. An existing file is replaced.
+            additional_state: JSON-serializable data to add to the file. Default: none.
 
         Raises:
             InvalidInput: The additional state is not JSON, or the file cannot be written.
@@ -493,7 +501,7 @@ class KGMemory(FactReader, EventSource):
     asave_to_file = awaited(save_to_file)
 
     def load_from_file(self, path: str | os.PathLike[str]) -> dict[str, Any] | None:
-        """Take the place of what this memory holds with what a file holds.
+        """Replace everything that this memory holds with the content of a file.
 
         Args:
             path: A file that `save_to_file` wrote.
@@ -502,7 +510,7 @@ class KGMemory(FactReader, EventSource):
             The additional state in the file, or None.
 
         Raises:
-            InvalidInput: The file is missing, damaged or of another kind. This memory is as it was.
+            InvalidInput: The file is missing, damaged or of another kind. This memory is unchanged.
         """
         saved = read_document(path, TYPE)
         drafts = [fact_part.draft_of(record) for record in saved.entries]
@@ -515,15 +523,15 @@ class KGMemory(FactReader, EventSource):
     # -- extraction --------------------------------------------------------------------------------------------------
 
     def extract_and_update_from_text(self, text: str, role: str = "user") -> list[Fact]:
-        """Keep a text and extract its facts at once.
+        """Keep a text and extract its facts immediately.
 
         Args:
-            text: What was said.
-            role: Who said it. Default: "user".
+            text: The text.
+            role: The role that said it. Default: "user".
 
         Returns:
-            The facts that it tells of. Where the model fails, none; the text waits to be asked about again, and
-            `failures` says why.
+            The facts that the text states. If the model fails, there are none; the text waits for another attempt, and
+            `failures` returns the reason.
 
         Raises:
             InvalidInput: There is no model, or an argument is wrong.
@@ -535,7 +543,7 @@ class KGMemory(FactReader, EventSource):
         content, role = text_given(text, "The text"), name_given(role, "a role")
         said, _ = message_given(new_id=self._database.new_id, role=role, content=content)
         key, path = said.message_id, self._ground.point.path
-        self._asking.append(None)  # meanwhile nobody begins to ask about it in the background too
+        self._asking.append(None)  # keeps the background from asking about it too
         try:
             with self._ground.step("facts.remember", messages=[said]) as step:
                 self._keep(None, said)
@@ -550,17 +558,17 @@ class KGMemory(FactReader, EventSource):
     aextract_and_update_from_text = awaited(extract_and_update_from_text, writes=True)
 
     def drain(self) -> int:
-        """Have facts extracted from all that waits, now, and wait for it.
+        """Extract facts from all waiting messages, and return when that is done.
 
-        Where an answer cannot be used the model is asked again at once, up to `max_attempts` of the settings; then the
-        message is parked. Where the model gives no answer, it is asked once more, and this ends. What it failed at goes
-        on waiting, and `failures` says why; nothing of that is raised.
+        After an unusable answer the model is asked again immediately, up to `max_attempts` of the settings; then the
+        message is parked. If the model does not answer, it is asked once more, and this call ends. Failed messages keep
+        waiting, and `failures` returns the reasons; no failure is raised.
 
-        Whoever else extracts just now, in the background or in another process, is waited for; one that died holds
-        the right to do so for some seconds yet.
+        The call waits for extractions in the background or in other processes. A process that died holds the right to
+        extract for some more seconds.
 
         Returns:
-            How many messages this call has had read, beside those that others did; 0 without a model.
+            The number of messages that this call processed, without those of other processes; 0 without a model.
         """
         if self._model is None:
             return 0
@@ -581,16 +589,16 @@ class KGMemory(FactReader, EventSource):
     adrain = awaited(drain, writes=True)
 
     def waiting(self) -> int:
-        """How many messages wait to have facts extracted from them."""
+        """Return the number of messages that wait for extraction."""
         return self._ground.look("facts.waiting", lambda facts: len(fact_extraction.waiting(facts)))
 
     awaiting = awaited(waiting)
 
     def failures(self, limit: int | None = None) -> list[fact_values.ExtractionFailure]:
-        """What went wrong when facts were extracted, the newest last; the last 100 are kept.
+        """Return the extraction failures, the newest last. The last 100 are kept.
 
         Args:
-            limit: The last of them, at most so many. Default: all.
+            limit: The most failures; the last ones are returned. Default: all.
         """
         return self._ground.look("facts.failures", partial(fact_extraction.failures, limit=limit))
 
@@ -599,17 +607,17 @@ class KGMemory(FactReader, EventSource):
     # -- branches ----------------------------------------------------------------------------------------------------
 
     def at(self, name: str) -> Self:
-        """The facts of another branch of this namespace, with the same model and settings.
+        """Return the facts of another branch of this namespace, with this model and settings.
 
         Raises:
-            InvalidInput: This cannot be the name of a branch.
+            InvalidInput: The name of the branch is invalid.
         """
         return self._on(BranchPosition(self._ground.point.path, id_of(name, "branch"), self._ground.database.scopes))
 
     def fork(self, name: str) -> KGMemory:
-        """Begin a branch here: it sees all that this one has, and nothing of what comes later. Nothing is copied.
+        """Create a branch that sees everything here so far, but no later changes.
 
-        The branch is that of `memory.layers` too.
+        Nothing is copied. `memory.layers` has the same branch.
 
         Args:
             name: The name of the fork.
@@ -621,7 +629,7 @@ class KGMemory(FactReader, EventSource):
 
     afork = awaited(fork, writes=True)
 
-    # -- plumbing ----------------------------------------------------------------------------------------------------
+    # -- internals ---------------------------------------------------------------------------------------------------
 
     def _on(self, point: Standpoint) -> Self:
         return type(self)(
@@ -633,7 +641,7 @@ class KGMemory(FactReader, EventSource):
         self._ground.edit(name, lambda facts: facts.keep([said], description=description), messages=[said])
 
     def _everything(self, facts: FactView) -> list[Fact]:
-        """Return the description, all that was said and all facts."""
+        """Return the description, all messages and all facts."""
         first, now = self._ground.description if facts.description is None else facts.description, self.now
         there = fact_reader.listing(facts)
         if first is None:
@@ -645,7 +653,7 @@ class KGMemory(FactReader, EventSource):
         return [described, *there]
 
     def _key_at(self, idx: int) -> str:
-        """Return the id of what stands at an index among all that is shown, the description included."""
+        """Return the id of the item at an index of `retrieve_all`."""
         check_value(int, idx, "idx")
         there = self._ground.look(None, self._everything)
         if not -len(there) <= idx < len(there):
@@ -657,7 +665,7 @@ class KGMemory(FactReader, EventSource):
     def _retrieve(
         self, name: str, find: Callable[[FactView], list[Fact]], *, include_ids: bool, **asked: Any
     ) -> list[dict[str, Any]]:
-        """Return facts and what was said, as a provider takes them."""
+        """Return facts and messages as a provider takes them."""
         check_flag("include_ids", include_ids)
 
         def look(facts: FactView) -> list[tuple[Fact, Message | None]]:
@@ -676,7 +684,7 @@ class KGMemory(FactReader, EventSource):
             self._task.wake()
 
     def _due_in(self, tx: Transaction) -> float | None:
-        """Return the seconds until the model may be asked about something that waits; None if nothing does."""
+        """Return the seconds until the next extraction is due; None if none is due soon."""
         if self._asking:
             return None
         now = self._ground.now()
@@ -684,12 +692,16 @@ class KGMemory(FactReader, EventSource):
         ready, later = fact_extraction.in_time(facts, self.settings.max_attempts, now)
         if ready or later is None:
             return 0.0 if ready else None
-        # Nobody waits here for what is parked for a day: whoever looks then asks about it.
+        # Do not wait a day for a parked message: the next look after that asks about it.
         pause = (later - now) / 1_000_000
         return pause if pause <= fact_extraction.LONGEST_SILENCE else None
 
     def _learn_due(self, lease: Lease) -> float | None:
-        """Extract facts from what waits, in the background. Whoever has taken the lease over may die."""
+        """Extract facts from waiting messages in the background.
+
+        Returns:
+            The seconds until another attempt if the lease was lost, since its new holder may die; else None.
+        """
         with self._ground.step("facts.drain") as step:
             learned = fact_extraction.learn(self._ground, self._model, holds=lease.holds, patient=True)
             step.finish(lambda: fact_extraction.summary(learned))
