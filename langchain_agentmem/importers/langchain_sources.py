@@ -1,11 +1,11 @@
-"""What other packages for LangGraph and LangChain hold: threads with their checkpoints, items, and chat histories.
+"""Readers for other LangGraph and LangChain packages: threads with checkpoints, items, and chat histories.
 
 A `SqliteStore` or `PostgresStore` is read from its tables, with times and ends; any other store through its own
-methods. What langmem keeps are items of such a store, in a form of its own.
+methods. The memories of langmem are items of such a store, in their own form.
 
 Chat histories are what `RunnableWithMessageHistory` stores: tables of `SQLChatMessageHistory`, files of
 `FileChatMessageHistory`. A table has a row for each message, with "session_id" and "message", LangChain's own form as
-JSON. So has that of `PostgresChatMessageHistory`, which also knows when each was said. A file is a list in the same
+JSON. So has that of `PostgresChatMessageHistory`, which also has the time of each message. A file is a list in the same
 form; its name is taken for the id of the conversation.
 """
 
@@ -52,14 +52,14 @@ _Row = Mapping[str, Any]
 
 
 def read_saver(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing]:
-    """Threads of a saver of another package.
+    """Yield the threads of a saver of another package.
 
     Args:
         source: The file of a SqliteSaver, the URL of a PostgresSaver, or any saver.
-        to: Where they go.
+        to: The target.
 
     Raises:
-        InvalidInput: There is no such source, or it cannot be read.
+        InvalidInput: The source does not exist, or cannot be read.
         MissingExtra: The saver's package is not installed.
     """
     if isinstance(source, BaseCheckpointSaver):
@@ -91,7 +91,7 @@ def _threads(
 def _thread(
     saver: BaseCheckpointSaver[Any], thread: str, count: int, home: parcels.ImportTarget
 ) -> parcels.ImportBatch:
-    """Return the parcel of a thread, each checkpoint of which is written by itself."""
+    """Return the batch of a thread, each checkpoint of which is written separately."""
     what = f"the thread {safe_repr(thread)}"
 
     def store(memory: AgentMemory, *, dry_run: bool) -> tuple[int, int]:
@@ -122,14 +122,14 @@ def _checkpoints(saver: BaseCheckpointSaver[Any], thread: str) -> Iterator[Check
 
 
 def read_store(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing]:
-    """Items of a store of another package; of the kind langmem those of langmem alone, as they are.
+    """Yield the items of a store of another package; for kind langmem, only langmem's.
 
     Args:
         source: The file of a SqliteStore, the URL of a PostgresStore, or any store.
-        to: Where they go: below the namespace of the import in their own.
+        to: The target. Items keep their namespaces, below that of the import.
 
     Raises:
-        InvalidInput: There is no such source, or it holds no store.
+        InvalidInput: The source does not exist, or is no store.
     """
     if isinstance(source, BaseStore):
         yield from _items(_through_methods(source), to)
@@ -142,7 +142,7 @@ def read_store(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing
 
 
 def _through_methods(store: BaseStore) -> Iterator[_Row]:
-    """All items of a store, those of a page by namespace."""
+    """Yield all items of a store, each page sorted by namespace."""
     offset = 0
     while True:
         with _readable(safe_repr(store)):
@@ -199,18 +199,18 @@ def _drafted(row: _Row, namespace: Sequence[str], to: parcels.ImportTarget) -> t
 
 @contextmanager
 def open_source(source: str, *, allow: Sequence[str] = ()) -> Iterator[BaseCheckpointSaver[Any]]:
-    """Open what a stock saver wrote, to be read.
+    """Open the checkpoints of a stock saver for reading.
 
-    No class is imported but those that LangGraph holds to be safe and those that are allowed by name. An object of any
-    other class would come as plain data, so it is refused instead.
+    Only classes that LangGraph considers safe and those allowed by name are imported. An object of any other class
+    would be read as plain data, so it is an error.
 
     Args:
         source: The file of a SqliteSaver, or the URL or connection string of a PostgresSaver.
         allow: Classes to import, as "module.Class".
 
     Raises:
-        InvalidInput: There is no such file or server, or it holds no checkpoints of that saver; or there is no such
-            class. While it is read: a checkpoint cannot be read, or holds objects of another class.
+        InvalidInput: The file, server or class does not exist, or the source has no checkpoints of that saver. While
+            reading: a checkpoint cannot be read, or contains objects of another class.
         MissingExtra: The saver's package is not installed.
     """
     serde = JsonPlusSerializer(allowed_msgpack_modules=[_class_named(name) for name in allow] or None)
@@ -225,14 +225,14 @@ def open_source(source: str, *, allow: Sequence[str] = ()) -> Iterator[BaseCheck
 
 
 class _StockSaver(BaseCheckpointSaver[Any]):
-    """A stock saver that is read, a page of checkpoints at a time, and whose errors are ours."""
+    """A stock saver that is read in pages of checkpoints, and raises `InvalidInput`."""
 
     def __init__(self, saver: BaseCheckpointSaver[Any], name: str, refused: set[str]) -> None:
         super().__init__(serde=saver.serde)
         self._saver, self._name, self._refused = saver, name, refused
 
     def list(self, config: RunnableConfig | None, **others: Any) -> Iterator[CheckpointTuple]:
-        """Yield checkpoints. Ids come once in a thread, but copies share them, so the last one is asked for again."""
+        """Yield checkpoints. Copied threads share ids, so each page repeats the last id."""
         del others
         edge: RunnableConfig | None = None
         known: list[RunnableConfig] = []
@@ -267,7 +267,7 @@ class _StockSaver(BaseCheckpointSaver[Any]):
 
 @contextmanager
 def _readable(name: str, advice: str = "") -> Iterator[None]:
-    """A block in which whatever a saver or a store of others raises becomes an error of ours."""
+    """Convert any exception of a foreign saver or store into `InvalidInput`."""
     try:
         yield
     except InvalidInput:
@@ -278,7 +278,7 @@ def _readable(name: str, advice: str = "") -> Iterator[None]:
 
 @contextmanager
 def _refused_classes() -> Iterator[set[str]]:
-    """The names of the classes that the serializer would not import meanwhile."""
+    """Collect the names of the classes that the serializer refuses to import."""
     refused: set[str] = set()
 
     def listen(event: SerdeEvent) -> None:
@@ -342,14 +342,14 @@ def _postgres(url: str, stack: ExitStack) -> tuple[BaseCheckpointSaver[Any], str
 
 
 def read_histories(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing]:
-    """Chat histories.
+    """Yield chat histories.
 
     Args:
         source: A SQLite file, a PostgreSQL database, a JSON file, or a folder of JSON files.
-        to: Where they go.
+        to: The target.
 
     Raises:
-        InvalidInput: It is none of these.
+        InvalidInput: The source is none of these.
     """
     given = parcels.path_or_url(source)
     if isinstance(given, Path) and not parcels.is_sqlite(given):
@@ -383,7 +383,10 @@ def _in_file(path: Path, name: str, to: parcels.ImportTarget) -> Iterator[parcel
 def _chat(
     name: str | None, told: Sequence[tuple[Any, Any, str | None]], otherwise: int, to: parcels.ImportTarget
 ) -> parcels.ImportBatch:
-    """The conversation of some messages, each with its time or None, and the id of one that has none."""
+    """Return the batch of a conversation from its messages.
+
+    Each message has a time or None, and the id to use if it has none.
+    """
     names, entries = parcels.StableIds(), []
     for value, said_at, own in told:
         message = json.loads(value) if isinstance(value, str | bytes) else value
@@ -392,16 +395,16 @@ def _chat(
 
 
 def _entry(message: Any, names: parcels.StableIds, said_at: int, own: str | None) -> LogEntry:
-    """The entry of a message in LangChain's form.
+    """Return the log entry of a message in LangChain's form.
 
     Args:
         message: A dictionary of its type and its data.
         names: Gives ids.
-        said_at: When it was said, if it does not say so itself.
-        own: The id of one that has none. None: one is made of what it says.
+        said_at: Its time, if the message has none.
+        own: The id to use if it has none. None: an id is made from its content.
 
     Raises:
-        MessageError: It is no message.
+        MessageError: The value is no message.
     """
     try:
         [found] = messages_from_dict([message])

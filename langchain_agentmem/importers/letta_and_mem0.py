@@ -1,4 +1,4 @@
-"""Letta and mem0: what agents and users of theirs remember.
+"""Readers for Letta and mem0: the memory of their agents and users.
 
 Letta: agents that its server exported to files (.af), and the database of the server itself.
 
@@ -8,10 +8,10 @@ agent with its "core_memory". Neither has passages: those that its API lists, sa
 agent NAME. The messages are those that people and the agent exchanged: what Letta packed around them is taken off, and
 `send_message` is what the agent said. Prompts that Letta compiles, heartbeats and logins are left out.
 
-mem0: what its `get_all` gives, kept as JSON.
+mem0: the result of its `get_all`, saved as JSON.
 
 A memory becomes a record of archival memory under its own id, in the namespace of its user. Its other ids and its
-categories are tags, "agent:…", "run:…"; what else it has are details of the record.
+categories are tags, "agent:…", "run:…"; its other fields are details of the record.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class _Agent(NamedTuple):
 
 
 def read_letta(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing]:
-    """Agents of Letta, see above.
+    """Yield the agents of Letta, as described above.
 
     Args:
         source: An agent file, a folder of such files, or the server's database, in SQLite or PostgreSQL.
-        to: Where they go.
+        to: The target.
 
     Raises:
-        InvalidInput: It is none of these.
+        InvalidInput: The source is none of these.
     """
     given = parcels.path_or_url(source)
     if isinstance(given, Path) and not parcels.is_sqlite(given):
@@ -71,7 +71,7 @@ def read_letta(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing
 
 
 def _agent(row: Row, names: parcels.StableIds, to: parcels.ImportTarget) -> _Agent | None:
-    """An agent; None if it is not to come."""
+    """Return an agent; None if it is not wanted."""
     key, name = str(row.get("id") or row.get("name")), names.given(row.get("name") or row.get("id"), row)
     if to.keys:
         home = to.of(name, [{"agent": name, "agent_id": key}])
@@ -144,7 +144,7 @@ def _in_tables(tables: ForeignTables, to: parcels.ImportTarget) -> Iterator[parc
 def _by_agent(
     tables: ForeignTables, table: str, agents: Mapping[str, Sequence[_Agent]], column: str
 ) -> Iterator[tuple[_Agent, list[Row]]]:
-    """The rows of a table by the agents that a column of it leads to."""
+    """Yield the rows of a table for each agent that a column leads to."""
     for key, group in groupby(_rows(tables, table, column, "created_at", "id"), lambda row: row[column]):
         rows = list(group)
         for agent in agents.get(key, ()):
@@ -152,7 +152,10 @@ def _by_agent(
 
 
 def _rows(tables: ForeignTables, table: str, *order: str) -> Iterator[Row]:
-    """The rows of a table that were not deleted, their columns of JSON as values; none where there is no such table."""
+    """Yield the rows of a table that were not deleted, with parsed JSON columns.
+
+    A missing table has no rows.
+    """
     for row in tables.rows(table, *order) if table in tables.columns else ():
         if not row.get("is_deleted"):
             yield {name: _value(name, value) for name, value in row.items() if name != "embedding"}
@@ -204,7 +207,7 @@ def _conversation(agent: _Agent, name: str, rows: Sequence[Row]) -> Iterator[par
 
 
 def _said(rows: Sequence[Row], to: parcels.ImportTarget) -> list[LogEntry]:
-    """What was said, oldest first."""
+    """Return the log entries of some rows, oldest first."""
     found: list[LogEntry] = []
     spoken: set[str] = set()
     names = parcels.StableIds()
@@ -217,11 +220,11 @@ def _said(rows: Sequence[Row], to: parcels.ImportTarget) -> list[LogEntry]:
 
 
 def _messages(row: Row, spoken: set[str]) -> list[dict[str, Any]]:
-    """The messages that a row stands for; none if only Letta says it.
+    """Return the messages of a row; none if the row is an internal message of Letta.
 
     Args:
         row: The row.
-        spoken: The calls by which the agent spoke so far, which need no answer.
+        spoken: The calls by which the agent has spoken so far, which need no answer.
     """
     role, text, parts = row["role"], *_content(row)
     name = {"name": row["name"]} if row.get("name") else {}
@@ -249,7 +252,7 @@ def _messages(row: Row, spoken: set[str]) -> list[dict[str, Any]]:
 
 
 def _spoken(calls: Sequence[Row]) -> str | None:
-    """What an agent says to people by its only call; None where it does not."""
+    """Return the text that an agent sends to people by its only call; else None."""
     if len(calls) != 1 or calls[0]["function"]["name"] != "send_message":  # by which older kinds of agents speak
         return None
     try:
@@ -260,7 +263,7 @@ def _spoken(calls: Sequence[Row]) -> str | None:
 
 
 def _content(row: Row) -> tuple[str, list[dict[str, Any]]]:
-    """The text of a row, and its parts in LangChain's form."""
+    """Return the text of a row, and its parts in LangChain's form."""
     content = row.get("content") or row.get("text") or []
     parts: list[dict[str, Any] | None] = []
     given: Any = [{"type": "text", "text": content}] if isinstance(content, str) else content
@@ -281,7 +284,7 @@ def _content(row: Row) -> tuple[str, list[dict[str, Any]]]:
 
 
 def _unpacked(text: str) -> tuple[str, bool]:
-    """What stands in what Letta packs around a text; and whether only Letta says it."""
+    """Return the text inside Letta's JSON envelope, and True if only Letta says it."""
     try:
         packed = json.loads(text)
     except (ValueError, RecursionError):
@@ -303,14 +306,14 @@ _KNOWN = frozenset({"id", "memory", "user_id", "categories", "created_at", "expi
 
 
 def read_mem0(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing]:
-    """What mem0 remembers, see above.
+    """Yield the memories of mem0, as described above.
 
     Args:
-        source: A JSON file with what `get_all` gives.
-        to: Where it goes.
+        source: A JSON file with the result of `get_all`.
+        to: The target.
 
     Raises:
-        InvalidInput: It is none.
+        InvalidInput: The source is no such file.
     """
     path = parcels.path_given(source)
     if parcels.is_sqlite(path):  # such as its history.db

@@ -1,4 +1,4 @@
-"""`import_from`: everything that a source of some kind holds, brought here parcel by parcel."""
+"""`import_from`: the import of a source, batch by batch."""
 
 from __future__ import annotations
 
@@ -34,29 +34,29 @@ KINDS: Mapping[SourceKind, parcels.Reader] = {
     "marsys": read_marsys,
     "opus": read_opus,
 }
-"""What reads each kind of source."""
+"""The reader of each kind of source."""
 OWNED = ("langgraph-saver", "chat-history", "letta", "taskweaver", "marsys")
 """Kinds whose threads and conversations may each go to a namespace of their own."""
 WHOLES = {"checkpoints": "threads", "messages": "conversations"}
-"""What so many things of a kind make up, in which people count."""
+"""The containers of some kinds of objects, which are counted in reports."""
 MOST_TOLD = 1_000
-"""How much of what was left out is told one by one."""
+"""The maximum number of skipped entries in a report."""
 
 
 @dataclass(slots=True)
 class MovingReport:
-    """What an import brought.
+    """The result of an import.
 
     Attributes:
         kind: The kind of the source.
-        source: What names it, without passwords.
-        dry_run: Whether nothing was written, and this is what would come.
-        added: How much is new, by what it is: "messages", "items", "memories", "entries", "checkpoints".
-        known: How much was here already, by the same.
-        added_to: In how many "threads" and "conversations" something is new.
-        left_out: What was left out and why, at most 1,000.
-        left: How many things were left out in all.
-        left_by: How many these are, by what they are, and how many "threads" and "conversations" were left out.
+        source: Its path or URL, without passwords.
+        dry_run: True if nothing was written, and this is what an import would do.
+        added: Number of new objects, by kind: "messages", "items", "memories", "entries", "checkpoints".
+        known: Number of objects that existed already, by kind.
+        added_to: Number of "threads" and "conversations" with new objects.
+        left_out: The skipped entries with their reasons, at most 1,000.
+        left: Number of all skipped objects.
+        left_by: Number of skipped objects by kind, and of skipped "threads" and "conversations".
         places: The threads and conversations that are new or were here already, each with its namespace.
     """
 
@@ -101,13 +101,13 @@ def _bring(report: MovingReport, parcel: parcels.ImportBatch, memory: AgentMemor
 
 
 def check_source(memory: AgentMemory, kind: SourceKind, source: Any, **options: Any) -> None:
-    """Open a source and close it, so that a wrong one is refused before a database is made for it.
+    """Open and close a source, so that a wrong one is rejected before a database is created.
 
     Args:
         memory: Any memory. Nothing is written to it.
         kind: The kind of the source.
         source: The source.
-        **options: Those of `destination`.
+        **options: The options of `destination`.
 
     Raises:
         InvalidInput: An option is wrong, or the source is missing, unreadable, or of another kind.
@@ -133,7 +133,7 @@ def destination(
     """Check the options of `AgentMemory.import_from`.
 
     Raises:
-        InvalidInput: One of them is wrong.
+        InvalidInput: An option is wrong.
     """
     if not isinstance(kind, str) or kind not in KINDS:
         raise InvalidInput(f"There is no kind {safe_repr(kind)} of sources; there are {', '.join(KINDS)}.")
@@ -183,10 +183,10 @@ def moving(
 
 
 def _home(kind: SourceKind, namespace: Any, scopes: Scopes) -> Namespace:
-    """Where everything goes; with keys in it, what their values say.
+    """Return the namespace of an import, or its template if the namespace has keys.
 
     Raises:
-        InvalidInput: It is no namespace, may not have keys, or is one in which no thread of a user is looked for.
+        InvalidInput: The namespace is not valid, may not have keys, or is one in which no user's thread is found.
     """
     if namespace is None or not path_of(namespace):
         home = scopes.resolve(namespace, bare=True)

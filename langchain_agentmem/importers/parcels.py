@@ -1,4 +1,4 @@
-"""What is brought: parcels, each of which is written at once, and what is left out."""
+"""The content of an import: batches, each written in one operation, and skipped entries."""
 
 from __future__ import annotations
 
@@ -44,29 +44,29 @@ T = TypeVar("T")
 Holds: TypeAlias = Literal["messages", "items", "memories", "entries", "checkpoints"]
 """The content of a parcel."""
 MALFORMED = (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError)
-"""What reading a value raises that is not as its form wants it. Errors of ours for wrong input are among them."""
+"""The errors that reading a malformed value raises. They include `InvalidInput`."""
 
 _TIME = TypeAdapter(datetime)
 _SQLALCHEMY_SQLITE = re.compile(r"\Asqlite(\+\w+)?:///")
 _SQLALCHEMY_POSTGRES = re.compile(r"\A(postgres(?:ql)?)\+\w+://")
 _OF_LANGGRAPH = {"source", "step", "parents", "writes", "thread_id", "run_id", "counters_since_delta_snapshot"}
-"""Keys of a checkpoint's metadata that tell of no owner."""
+"""Keys of a checkpoint's metadata that name no owner."""
 
 
 class ImportTarget(NamedTuple):
-    """Where things go.
+    """The destination and the options of an import.
 
     Attributes:
-        kind: The kind of the source, by which what is remembered says where it comes from.
-        namespace: Below which everything goes; with keys in braces, as in ("users", "{user_id}"), each conversation
-            goes to its owner.
-        scopes: Which namespaces share their memory.
-        now: The time, in microseconds since 1970: of what has no time of its own.
+        kind: The kind of the source, which is recorded as the origin of memories.
+        namespace: The parent of all imported namespaces; with keys in braces, as in ("users", "{user_id}"), each
+            conversation goes to its owner.
+        scopes: The rules by which namespaces share their memory.
+        now: The time of objects without their own time, in microseconds since 1970.
         allow: Classes whose objects may be imported.
-        only: Ids of what is to come. Default: everything comes.
-        met: Those of them that something had so far.
-        owners: Whose conversations are, by their ids, where the namespace has a key.
-        limits: How large files may be that are read as a whole.
+        only: The ids to import; all if empty.
+        met: The ids of `only` found so far.
+        owners: The owners of conversations, by the ids of these, if the namespace has a key.
+        limits: The limits on the size of files that are read as a whole.
     """
 
     kind: SourceKind
@@ -81,27 +81,27 @@ class ImportTarget(NamedTuple):
 
     @property
     def keys(self) -> list[str]:
-        """The keys of the namespace that are to be filled."""
+        """The keys of the namespace to fill."""
         return Scopes(template=self.namespace).keys
 
     def wants(self, *ids: Any) -> bool:
-        """Whether something comes that has these ids."""
+        """Return True if an object with one of these ids is to be imported."""
         met = self.only.intersection(map(str, ids))
         self.met.update(met)
         return bool(met) or not self.only
 
     def of(self, name: Any, told: Iterable[Mapping[str, Any]] = ()) -> ImportTarget | None:
-        """Where a conversation goes: to its owner, if the namespace has keys.
+        """Return the target of a conversation: its owner's, if the namespace has keys.
 
         Args:
-            name: Its id, which stands for the keys "thread_id" and "session_id", too.
-            told: What the source says of it, asked only until every key has a value.
+            name: Its id, also used for the keys "thread_id" and "session_id".
+            told: Metadata of the source, read only until every key has a value.
 
         Returns:
-            The place; None where the conversation is not to come.
+            The target; None if the conversation is not wanted.
 
         Raises:
-            InvalidInput: It is to come, and nothing says whose it is, or its owner's namespace cannot be one.
+            InvalidInput: The conversation has no known owner, or the owner's namespace is not valid.
         """
         if not self.keys:
             return self if self.wants(name) else None
@@ -127,23 +127,23 @@ class ImportTarget(NamedTuple):
         return self._replace(namespace=self.scopes.resolve(filled))
 
     def path(self, *labels: str) -> str:
-        """The path of a namespace below.
+        """Return the path of a namespace below that of the target.
 
         Raises:
-            InvalidInput: One of the labels cannot be one.
+            InvalidInput: A label is not valid.
         """
         return path_of((*self.namespace, *labels))
 
 
 @dataclass(frozen=True, slots=True)
 class SkippedEntry:
-    """Something that was not brought.
+    """An object that was not imported.
 
     Attributes:
-        what: What it is.
-        why: Why.
-        count: How many things it is.
-        holds: What these are: "messages", "items" and so on.
+        what: The name of the object in a report.
+        why: The reason.
+        count: The number of objects in it.
+        holds: The kind of these: "messages", "items" and so on.
     """
 
     what: str
@@ -154,10 +154,10 @@ class SkippedEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadTarget:
-    """Where a thread or a conversation goes.
+    """The id and namespace of a thread or a conversation.
 
     Attributes:
-        id: Which.
+        id: The id.
         namespace: Its namespace.
     """
 
@@ -167,15 +167,15 @@ class ThreadTarget:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportBatch:
-    """Things that are written at once.
+    """Objects that are written in one operation.
 
     Attributes:
-        holds: Their kind.
-        what: The name of the parcel in a report, such as "the conversation 'a'".
-        count: The number of things.
-        store: Writes those that a memory does not have, or counts them in a `dry_run`; returns how many these are, and
-            how many were there already. Raises `InvalidInput` where they cannot be stored; then none was.
-        place: The thread or conversation that they belong to. Default: none.
+        holds: The kind of the objects.
+        what: The name of the batch in a report, such as "the conversation 'a'".
+        count: The number of objects.
+        store: Writes the new objects, or counts them in a `dry_run`; returns the numbers of new and of existing
+            objects. Raises `InvalidInput` if they cannot be stored; then none was.
+        place: The thread or conversation of the objects. Default: none.
     """
 
     holds: Holds
@@ -186,11 +186,11 @@ class ImportBatch:
 
 
 Make: TypeAlias = Callable[[Transaction, int], Collection[Any]]
-"""Writes something at a time; gives what was new."""
+"""Writes objects at a time; returns the new ones."""
 
 
 def written(holds: Holds, what: str, count: int, path: str, make: Make, name: str | None = None) -> ImportBatch:
-    """Return a parcel that one operation writes.
+    """Return a batch that one operation writes.
 
     Args:
         holds: See `ImportBatch`.
@@ -198,7 +198,7 @@ def written(holds: Holds, what: str, count: int, path: str, make: Make, name: st
         count: See `ImportBatch`.
         path: The path of the namespace.
         make: The operation.
-        name: The conversation that the things belong to. Default: none.
+        name: The conversation of the objects. Default: none.
     """
     place = None if name is None else ThreadTarget(id=name, namespace=namespace_of(path))
 
@@ -223,7 +223,7 @@ def written(holds: Holds, what: str, count: int, path: str, make: Make, name: st
 
 Thing: TypeAlias = ImportBatch | SkippedEntry
 Reader: TypeAlias = Callable[[Any, ImportTarget], Generator[Thing]]
-"""Opens a source, yields what it holds and what of it is left out, and closes it."""
+"""Opens a source, yields its batches and skipped entries, and closes it."""
 
 
 def owned(
@@ -236,16 +236,16 @@ def owned(
     told: Iterable[Mapping[str, Any]] = (),
     holds: Holds = "messages",
 ) -> Iterator[Thing]:
-    """A conversation, as a parcel that goes to its owner, or that it is left out; nothing if it is not to come.
+    """Yield the batch of a conversation, or its skipped entry; nothing if it is not wanted.
 
     Args:
-        to: Where everything goes.
-        name: Its id.
-        what: What it is.
-        count: How many things it holds.
-        build: Makes the parcel of where it goes.
-        told: What the source says of its owner, see `ImportTarget.of`.
-        holds: What these things are.
+        to: The target of the import.
+        name: The id of the conversation.
+        what: Its name in a report.
+        count: The number of objects in it.
+        build: Makes the batch for a target.
+        told: Metadata of the source that names the owner, see `ImportTarget.of`.
+        holds: The kind of these objects.
     """
     try:
         home = to.of(name, told)
@@ -256,13 +256,13 @@ def owned(
 
 
 def why(error: BaseException) -> str:
-    """What an error says, as the reason why something is left out."""
+    """Return the text of an error as the reason for a skipped entry."""
     text = str(error) if isinstance(error, InvalidInput) else f"it is malformed ({type(error).__name__}: {error})"
     return " ".join(text.split())[:500]
 
 
 def whole(name: str, read: Callable[[], T]) -> T:
-    """What is read of a source. What is not as its form wants it is our error, whatever was raised."""
+    """Read from a source, and raise `InvalidInput` if its content is malformed."""
     try:
         return read()
     except InvalidInput:
@@ -272,17 +272,17 @@ def whole(name: str, read: Callable[[], T]) -> T:
 
 
 class StableIds:
-    """Gives ids that are the same each time a source is read."""
+    """A generator of ids that are the same each time a source is read."""
 
     def __init__(self) -> None:
         self._times: Counter[str] = Counter()
 
     def given(self, own: Any, *said: Any) -> str:
-        """The id of the next thing.
+        """Return the id of the next object.
 
         Args:
-            own: The id that it has; where another one had it, it gets a number. None for none.
-            said: What it says, of which an id is made for what has none.
+            own: Its own id, with a number appended if it is taken; None for none.
+            said: Its content, from which an id is made if it has none.
         """
         text = json.dumps(said, sort_keys=True, default=str)
         name = own if own and isinstance(own, str) else f"imported-{digest(text.encode()).hex()[:32]}"
@@ -291,10 +291,10 @@ class StableIds:
 
 
 def conversation(to: ImportTarget, name: Any, entries: Sequence[LogEntry]) -> ImportBatch:
-    """A conversation.
+    """Return the batch of a conversation.
 
     Args:
-        to: Where it goes.
+        to: The target.
         name: Its id.
         entries: Its messages, rounds and posts, in their order.
     """
@@ -307,36 +307,36 @@ def conversation(to: ImportTarget, name: Any, entries: Sequence[LogEntry]) -> Im
 
 
 def said(given: Mapping[str, Any], said_at: int) -> LogEntry:
-    """The entry of a message.
+    """Return the log entry of a message.
 
     Args:
         given: Its role, content, id and so on.
-        said_at: When it was said.
+        said_at: Its time, in microseconds since 1970.
     """
     return entry_of(message_of(given, new_id=new_uuid)[0], said_at)
 
 
 def clean(value: Any, what: str) -> str:
-    """A text without secrets.
+    """Return a text with its secrets redacted.
 
     Args:
         value: The text.
-        what: What it is, such as "A record".
+        what: Its name in errors, such as "A record".
 
     Raises:
-        InvalidInput: It is no text.
+        InvalidInput: The value is no text.
     """
     return redact(text_given(value, what))
 
 
 def memories(to: ImportTarget, what: str, drafts: Sequence[VersionDraft], *labels: str) -> ImportBatch:
-    """What is remembered in a namespace, on its branch "main", which its threads see.
+    """Return the batch of memories in a namespace, on its branch "main", seen by its threads.
 
     Args:
-        to: Where it goes.
-        what: What it is.
-        drafts: What is remembered.
-        *labels: The namespace below that of the import.
+        to: The target.
+        what: The name of the batch in a report.
+        drafts: The memories.
+        *labels: The labels below the namespace of the import.
     """
     at = BranchPosition(to.path(*labels), MAIN, to.scopes)
     add = partial(add_unknown, drafts=drafts)
@@ -354,14 +354,14 @@ def remembered(
     name: Callable[[T], str],
     *labels: str,
 ) -> Iterator[Thing]:
-    """Rows as memories, a page of them in a parcel. Those that are malformed are left out.
+    """Yield rows as batches of memories, one per page; malformed rows are skipped.
 
     Args:
-        to: Where they go.
+        to: The target.
         rows: The rows.
-        make: What is remembered of a row; None where it is not to come.
-        name: What a row is called where it is left out.
-        *labels: The namespace below that of the import.
+        make: Returns the memory of a row; None if the row is not wanted.
+        name: Returns the name of a skipped row.
+        *labels: The labels below the namespace of the import.
     """
     what = f"memories in {where(to, *labels)}"
     for page in pages(rows):
@@ -380,7 +380,7 @@ def remembered(
 
 
 def add_unknown(tx: Transaction, change: PendingWrite, drafts: Sequence[VersionDraft]) -> list[VersionDraft]:
-    """Add those drafts to a change of whose kind and key nothing is shown, and return them."""
+    """Add the drafts whose kind and key are not visible yet to a change, and return them."""
     there = set()
     for kind in {draft.kind for draft in drafts}:
         keys = [draft.key for draft in drafts if draft.kind == kind]
@@ -392,7 +392,7 @@ def add_unknown(tx: Transaction, change: PendingWrite, drafts: Sequence[VersionD
 
 
 def where(to: ImportTarget, *labels: str) -> str:
-    """How a report names a namespace."""
+    """Return the name of a namespace for a report."""
     return named((*to.namespace, *labels))
 
 
@@ -400,13 +400,13 @@ def where(to: ImportTarget, *labels: str) -> str:
 
 
 def path_or_url(source: Any) -> Path | str:
-    """The path of a file or folder, or what names a PostgreSQL database.
+    """Return the path of a file or folder, or the URL of a PostgreSQL database.
 
     Args:
         source: A path, or a URL or connection string; also in the form of SQLAlchemy's URLs.
 
     Raises:
-        InvalidInput: It is none of these, or there is no such file.
+        InvalidInput: The source is none of these, or the file does not exist.
     """
     text = source if isinstance(source, str) else ""
     if is_postgres(url := _SQLALCHEMY_POSTGRES.sub(r"\1://", text)):
@@ -426,25 +426,27 @@ def path_given(source: Any) -> Path:
 
 
 def is_sqlite(source: Path | str) -> bool:
-    """Whether it is a SQLite file."""
+    """Return True for a SQLite file."""
     return isinstance(source, Path) and source.is_file() and begins_plain(source)
 
 
 FileReader: TypeAlias = Callable[[Path, str, ImportTarget], Iterator[Thing]]
-"""Reads a file, given what it is called: its name without its ending, and the folders that lead to it."""
+"""Reads a file, given its name: the path within the folder, without its ending."""
 
 
 def of_files(path: Path, endings: Sequence[str], read: FileReader, to: ImportTarget) -> Generator[Thing]:
-    """What a file holds, or each file in a folder and below. Of a folder, what cannot be read is left out.
+    """Yield the content of a file, or of each file in a folder and below it.
+
+    Unreadable files of a folder are skipped.
 
     Args:
         path: The file or folder.
-        endings: How files in a folder end that are meant.
+        endings: The endings of the files of a folder to read.
         read: Reads a file.
-        to: Where it goes.
+        to: The target.
 
     Raises:
-        InvalidInput: A file that was named cannot be read.
+        InvalidInput: The given file cannot be read, or the folder has no such file.
     """
     if not path.is_dir():
         yield from [*read(path, path.stem, to)]
@@ -461,15 +463,15 @@ def of_files(path: Path, endings: Sequence[str], read: FileReader, to: ImportTar
 
 
 def value_of_file(path: Path, limits: MemoryLimits, read: Callable[[str], Any] = json.loads) -> Any:
-    """The value that a file in UTF-8 holds.
+    """Return the value that a file in UTF-8 contains.
 
     Args:
         path: The file.
-        limits: How large it may be.
-        read: Reads its text. Default: as JSON.
+        limits: The limit on its size.
+        read: Parses its text. Default: as JSON.
 
     Raises:
-        InvalidInput: It cannot be read, or is too large.
+        InvalidInput: The file cannot be read, or is too large.
     """
     limits.check_file(path)
     try:
@@ -481,24 +483,24 @@ def value_of_file(path: Path, limits: MemoryLimits, read: Callable[[str], Any] =
 
 
 def json_plain(value: Any) -> Any:
-    """A value as JSON can hold it; what it has no word for is a text."""
+    """Return a value in JSON types; values without a JSON form become texts."""
     return json.loads(json.dumps(value, default=str))
 
 
 def time_of_file(path: Path) -> int:
-    """When a file changed last, in microseconds since 1970."""
+    """Return the time of the last change of a file, in microseconds since 1970."""
     return micros(datetime.fromtimestamp(path.stat().st_mtime, UTC))
 
 
 def time_of(value: Any, otherwise: int) -> int:
-    """A time as other programs write it, in microseconds since 1970; without a time zone it is taken as UTC.
+    """Return a time as microseconds since 1970. Without a time zone it is taken as UTC.
 
     Args:
         value: A datetime, ISO 8601, or seconds since 1970.
-        otherwise: What is given where there is none.
+        otherwise: The result if the value is None or empty.
 
     Raises:
-        InvalidInput: It is none, or not in the years 1 to 9999.
+        InvalidInput: The value is no time in the years 1 to 9999.
     """
     if value is None or value == "":
         return otherwise

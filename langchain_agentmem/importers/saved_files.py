@@ -1,6 +1,6 @@
-"""Files of single programs: what TaskWeaver keeps, what MARSYS saved, OPUS' agent_memory.json, MemGPT's layers.
+"""Readers for files of TaskWeaver, MARSYS, OPUS (agent_memory.json) and MemGPT.
 
-TaskWeaver writes a session as YAML or JSON: rounds, their posts, their attachments; the ids tell the times. MARSYS'
+TaskWeaver writes a session as YAML or JSON: rounds, their posts, their attachments; the ids contain the times. MARSYS'
 `save_to_file` writes the messages without ids and times, facts as sentences. OPUS keeps prompts and replies.
 
 MemGPT-style SQLite files hold core, recall and archival memory on branches. Two forms are known, that of the design
@@ -52,14 +52,14 @@ _TIME = re.compile(r"-(\d{8}-\d{6})-")
 
 
 def read_taskweaver(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing]:
-    """Sessions of TaskWeaver.
+    """Yield the sessions of TaskWeaver.
 
     Args:
-        source: A YAML or JSON file, or a folder in which, and below which, such files are.
-        to: Where they go.
+        source: A YAML or JSON file, or a folder with such files in it or below it.
+        to: The target.
 
     Raises:
-        InvalidInput: There is no such file, or it is no session.
+        InvalidInput: The file does not exist, or is no session.
     """
     return parcels.of_files(parcels.path_given(source), (".yaml", ".yml", ".json"), _session, to)
 
@@ -82,7 +82,7 @@ def _session(path: Path, name: str, to: parcels.ImportTarget) -> Iterator[parcel
 
 
 def _give_ids(given: Mapping[str, Any], names: parcels.StableIds) -> None:
-    """Give the rounds, posts and attachments an id that have none."""
+    """Give an id to rounds, posts and attachments that have none."""
     for each in given["rounds"]:
         each["id"] = names.given(each.get("id"), "round", each.get("user_query"))
         for post in each.get("post_list") or ():
@@ -101,7 +101,7 @@ def _entries(session: Conversation, otherwise: int) -> list[LogEntry]:
 
 
 def _time_in(name: str, otherwise: int) -> int:
-    """The time that an id of TaskWeaver's tells."""
+    """Return the time in an id of TaskWeaver, or `otherwise` if there is none."""
     if (found := _TIME.search(name)) is None:
         return otherwise
     try:
@@ -114,14 +114,14 @@ def _time_in(name: str, otherwise: int) -> int:
 
 
 def read_marsys(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing]:
-    """What MARSYS' `save_to_file` wrote; the name of the file is taken for the id of the conversation.
+    """Yield what MARSYS' `save_to_file` wrote. The file name is the conversation's id.
 
     Args:
         source: The file, or a folder of such files.
-        to: Where it goes.
+        to: The target.
 
     Raises:
-        InvalidInput: It is no such file.
+        InvalidInput: The source is no such file.
     """
     return parcels.of_files(parcels.path_given(source), (".json",), _saved, to)
 
@@ -146,7 +146,7 @@ def _conversation(name: str, messages: Sequence[Any], saved_at: int, to: parcels
 
 
 def _facts(name: str, messages: Sequence[Any], saved_at: int, to: parcels.ImportTarget) -> parcels.ImportBatch:
-    """Facts as records: in such a sentence nobody can tell the subject from the object."""
+    """Return facts as records: their sentences do not separate subject and object."""
     names, drafts = parcels.StableIds(), []
     for each in messages:
         text = parcels.clean(each["content"], "A fact")
@@ -158,14 +158,16 @@ def _facts(name: str, messages: Sequence[Any], saved_at: int, to: parcels.Import
 
 
 def read_opus(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing]:
-    """Prompts and replies of an agent_memory.json, however damaged, as entries of the audit trail.
+    """Yield the prompts and replies of an agent_memory.json as entries of the audit trail.
+
+    A damaged file is read as far as possible.
 
     Args:
-        source: The file. It stays as it is, and no copy of a damaged one is kept beside it.
-        to: Where they go.
+        source: The file. It is not changed, and no copy of a damaged one is kept next to it.
+        to: The target.
 
     Raises:
-        InvalidInput: There is no such file.
+        InvalidInput: The file does not exist.
     """
     path = parcels.path_given(source)
     to.limits.check_file(path)
@@ -185,7 +187,7 @@ def _judged(entry: AuditEntry) -> AuditEntry:
 
 
 def _added(path: str, page: Sequence[Any]) -> parcels.Make:
-    """How entries are written."""
+    """Return the operation that writes entries."""
     return lambda tx, now: range(audit_store.add_new(tx, path, page))  # noqa: ARG005 - as every `Make`
 
 
@@ -193,17 +195,17 @@ def _added(path: str, page: Sequence[Any]) -> parcels.Make:
 
 
 _ALWAYS = 1_000_000_000
-"""Seconds: a smaller end is told from when the value was set, a greater one is a time."""
+"""Seconds: a smaller `ttl` counts from when the value was set, a greater one is a time."""
 
 
 class _Form(NamedTuple):
-    """How a file names its tables and columns.
+    """The names of the tables of a file.
 
     Attributes:
         core: The table of core memory.
         recall: The table of events.
         archival: The table of records.
-        copies: Whether a fork has a copy of its parent's core memory.
+        copies: True if a fork has a copy of its parent's core memory.
     """
 
     core: str
@@ -224,7 +226,7 @@ _COLUMNS = {
     "node_name": "name",
     "node_uid": "name",
 }
-"""What columns are called here, where that differs."""
+"""The names of columns here, if they differ."""
 
 
 def _rows(tables: ForeignTables, table: str, order: str) -> Iterator[dict[str, Any]]:
@@ -237,13 +239,13 @@ class _Branch:
     """A branch of the source.
 
     Attributes:
-        key: Its id there.
+        key: Its id in the source.
         parent: The id of the branch that it was forked from; None for a root.
         name: Its name here.
-        made: When it was made.
-        rows: What was remembered on it, with its times, oldest first.
+        made: Its creation time, in microseconds since 1970.
+        rows: The memories written on it, with their times, oldest first.
         forks: The branches that were forked from it, oldest first.
-        copied: Whether a fork has a copy of the core memory that its parent had, so that what is not in it is gone.
+        copied: True if a fork has a copy of its parent's core memory, so that keys missing from it are deleted.
     """
 
     key: str
@@ -256,14 +258,14 @@ class _Branch:
 
 
 def read_memgpt(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing]:
-    """Core, recall and archival memory of a MemGPT-style file.
+    """Yield the core, recall and archival memory of a MemGPT-style file.
 
     Args:
         source: The SQLite file.
-        to: Where they go.
+        to: The target.
 
     Raises:
-        InvalidInput: It is no such file.
+        InvalidInput: The source is no such file.
     """
     with foreign_tables(parcels.path_given(source)) as tables:
         form = next((each for each in _FORMS if {each.core, each.recall, each.archival} <= tables.columns.keys()), None)
@@ -273,7 +275,7 @@ def read_memgpt(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thin
 
 
 def _trees(tables: ForeignTables, form: _Form, to: parcels.ImportTarget) -> Iterator[parcels.Thing]:
-    """Each branch that has no parent, with all its forks."""
+    """Yield each branch without a parent, with all its forks."""
     found = _branches(tables, to)
     yield from _remembered(tables, form, found, to)
     roots: list[_Branch] = []
@@ -314,7 +316,7 @@ def _branches(tables: ForeignTables, to: parcels.ImportTarget) -> dict[str, _Bra
 def _remembered(
     tables: ForeignTables, form: _Form, found: Mapping[str, _Branch], to: parcels.ImportTarget
 ) -> Iterator[parcels.SkippedEntry]:
-    """Put everything on its branch; gives what cannot be."""
+    """Add all rows to their branches, and yield those that cannot be imported."""
     meta: Mapping[tuple[Any, Any], Mapping[str, Any]] = {}
     if "core_meta" in tables.columns:
         meta = {(row["branch_id"], row["key"]): row for row in tables.rows("core_meta")}
@@ -377,7 +379,7 @@ def _tags(written: Any) -> Sequence[str]:
 
 
 def _replayed(tx: Transaction, now: int, *, at: BranchPosition, branch: _Branch, kind: str) -> list[Any]:
-    """Write a branch and its forks in the order of their times, so that each fork sees what was there."""
+    """Write a branch and its forks by time, so that each fork sees the rows before it."""
     new: list[Any] = []
     waiting = branch.rows
     for fork in [*branch.forks, None]:
@@ -395,7 +397,7 @@ def _replayed(tx: Transaction, now: int, *, at: BranchPosition, branch: _Branch,
 
 
 def _begun(tx: Transaction, change: PendingWrite, fork: _Branch) -> list[str]:
-    """Write the core memory of a new fork, whatever its parent has."""
+    """Write the core memory of a new fork, independent of its parent's."""
     core = {draft.key: draft for _, draft in fork.rows if draft.kind == CORE}
     change.drafts += core.values()
     if fork.copied:
