@@ -1,4 +1,4 @@
-"""`MemoryInjection`: what is remembered goes into a prompt, into messages, or into what a graph shows its model.
+"""`MemoryInjection`: puts memory into a prompt, into messages, or into the input that a graph passes to its model.
 
     chain = memory.inject("user-42") | model                    # text, messages or a prompt in, the same out
 
@@ -6,11 +6,11 @@
     builder.add_node("memory", memory.inject())
     builder.add_node("answer", lambda state: {"messages": [model.invoke(state["llm_input_messages"])]})
 
-Core memory stands in the prefix, and what was found for a question right before that. In a thread, prompts grow at
-their end alone, so that a provider's cache of them lives on: what was brought stays where it is as long as its question
-is shown, and is not brought again; changes of core memory are told beside the question, until a compaction begins the
-prompt anew. What is deleted, or was rewound, is not shown any more. All of it is data, in fences that nothing in it can
-end. `memory.conversation(thread_id).shown()` tells what a prompt was shown, and why.
+Core memory is in the prefix, and the hits for a question are right before that question. In a thread, prompts grow only
+at their end, so that a provider's cache of them stays valid: injected memory stays in place as long as its question is
+shown, and is not injected again. Changes of core memory are next to the question, until a compaction begins the prompt
+anew. Deleted or rewound memory is no longer shown. All of it is data, in fences that its content cannot end.
+`memory.conversation(thread_id).shown()` returns what each prompt was shown, and why.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ from langchain_agentmem.tracing import brief
 logger = logging.getLogger(__name__)
 
 _REPLACED = "perhaps replaced later"
-_IN_TIME = {"order": "time"}  # what is noted of a block in the order of time
+_IN_TIME = {"order": "time"}  # the note of a block in the order of time
 
 
 class InjectionOptions(TypedDict, total=False):
-    """What `MemoryInjection` takes beside the memory and whose it is."""
+    """The keyword options of `MemoryInjection`."""
 
     namespace: Sequence[str] | None
     query: Callable[[Any], str] | None
@@ -86,13 +86,13 @@ class InjectionOptions(TypedDict, total=False):
 
 
 class InjectionRequest(NamedTuple):
-    """A prompt that memory is for.
+    """A prompt to inject memory into.
 
     Attributes:
         layers: The layered memory; None if there is none.
         asked: The question.
-        messages: The messages, without those that were put in.
-        config: The run.
+        messages: The messages, without injected ones.
+        config: The config of the run.
     """
 
     layers: LayeredMemory | None
@@ -103,45 +103,45 @@ class InjectionRequest(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class MemoryInjection(MemoryRunnable):
-    """Puts memory into whatever a model is about to be given.
+    """A Runnable that puts memory into the input of a model.
 
-    It gives back what it is given, with the memory in it:
+    It returns its input with the memory in it:
 
-    - Messages, or a prompt made of messages: core memory comes after the system messages, and what was found right
-      before the last thing the user said, never between a call and its result.
+    - Messages, or a prompt made of messages: core memory comes after the system messages, and hits right before the
+      last user message, never between a call and its result.
     - A text, or a prompt that is one: both come before it.
-    - The state of a graph, or a dictionary that has "messages": as messages. As a node of a graph it leaves the history
-      alone and puts the messages under "llm_input_messages", as `CompactionNode` does. Where a node before it has put
-      there what it made of this history, such as a compaction, it goes on from that.
+    - The state of a graph, or a dictionary that has "messages": as messages. As a node of a graph it does not change
+      the history and puts the messages under "llm_input_messages", as `CompactionNode` does. If an earlier node has put
+      its version of this history there, such as a compaction, it continues from that.
     - Any other dictionary: the memory is added as a text under "memory", for a prompt that has this variable.
 
-    Where the question asks for an order of events, a summary, or what contradicts what, what was found stands in the
-    order of time, each with its day, and of a change both sides are there; the budget goes to the best all the same.
+    If the question asks for an order of events, a summary, or contradictions, the hits are in the order of time, each
+    with its day, and both sides of a change are included. The budget still goes to the best hits.
 
-    Memory that is in the messages already is taken out first; no conversation stores it as if it had been said. Let it
-    stand after a compaction, which would take what was brought out of the context with the messages around it.
+    Memory that is in the messages already is removed first; no conversation stores it as a message. Place the injection
+    after a compaction, which would otherwise remove injected memory with the messages around it.
 
-    Whose memory it is: that of the named branch; else of the thread it runs in, if its graph has this memory's
-    checkpointer; else, in a namespace, of its branch "main"; else there is no core memory, and everything in the root
-    is searched. A thread or branch in a namespace of its own also finds what else was said and stored there. The root
-    namespace reaches every other, so there a thread finds only what is its own, unless `kinds` are given. Of a memory
-    whose settings say that agents should not use it, nothing is shown.
+    The memory is that of the named branch; else of the thread it runs in, if its graph has this memory's checkpointer;
+    else, in a namespace, of its branch "main"; else there is no core memory, and everything in the root is searched. A
+    thread or branch in a namespace of its own also finds other messages and memory stored there. The root namespace
+    reaches every other, so there a thread finds only its own memory, unless `kinds` are given. A memory whose settings
+    disable it for agents is not shown.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
         branch_or_config: The name of a branch, a `LayeredMemory`, or the config of a thread. Default: the run's.
-        namespace: Whose memory, and where to look: this namespace and all below it. Default: the run's.
-        query: Gives the question, from what this is given. Default: the last thing the user said; of a dictionary,
-            "input", "question" or "query", or its only text.
-        kinds: What is looked for: "record", "event", "message", "item" and so on. Default: see above.
-        limit: How much is found at most. Default 8.
-        budget: How much room core memory and what is brought for one question may take, see `Budget.of`; what stands
-            around it comes on top, and so do changes of core memory. Default: as much as it takes.
-        role: In whose role core memory stands: "user" or "system". What is found is always in the user's. Default
+        namespace: The namespace of the memory; the search covers it and all below it. Default: the run's.
+        query: A function from the input to the question. Default: the last user message; of a dictionary, "input",
+            "question" or "query", or its only text.
+        kinds: The kinds to search: "record", "event", "message", "item" and so on. Default: see above.
+        limit: The maximum number of hits. Default: 8.
+        budget: The room for core memory and the hits of one question, see `Budget.of`. The text around them and changes
+            of core memory come on top. Default: unlimited.
+        role: The role of the message with core memory: "user" or "system". Hits always have the role "user". Default:
             "user".
-        trust: How far what is shown must be trusted at least: "user", "person", "model", "tool", "import" or "unknown",
-            each with all before it; or which of these are trusted. With "model", what a web page said is not shown, nor
-            what was made of that. Default: all is shown.
+        trust: The least trusted source to show: "user", "person", "model", "tool", "import" or "unknown", each with all
+            before it; or the trusted sources. With "model", the content of a web page is not shown, nor anything
+            derived from it. Default: all is shown.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -187,16 +187,16 @@ class MemoryInjection(MemoryRunnable):
         return form.close(among, "\n\n".join(brought.blocks()))
 
     def _bring(self, given: Any, messages: Sequence[BaseMessage], config: Mapping[str, Any]) -> PromptTexts:
-        """What there is to be shown.
+        """Return the texts to inject.
 
         Args:
-            given: What the question is taken from.
-            messages: The context that the memory is for: what stands there already is not brought.
-            config: The run.
+            given: The input, from which the question is taken.
+            messages: The context of the prompt; memory that it contains already is not injected again.
+            config: The config of the run.
 
         Raises:
-            InvalidInput: The function that gives the question gives something else, or the memory that was named is
-                that of a thread, and its graph has another checkpointer.
+            InvalidInput: The function for the question returns something else, or the named memory is that of a
+                thread whose graph has another checkpointer.
         """
         whose, run = self.branch_or_config, config
         layers = self._layers(config)
@@ -220,10 +220,10 @@ class MemoryInjection(MemoryRunnable):
         return brought
 
     def _is_of_one_thread(self, config: Mapping[str, Any]) -> bool:
-        """Whether in a run it is the memory of one thread, which no other sees.
+        """Return whether a run uses the memory of one thread, which no other thread sees.
 
         Args:
-            config: The run.
+            config: The config of the run.
         """
         named = (config.get("configurable") or {}).get("thread_id") is not None
         scopes = self._database.scopes
@@ -235,7 +235,7 @@ class MemoryInjection(MemoryRunnable):
         )
 
     def _compose(self, book: PromptNotes, request: InjectionRequest) -> tuple[PromptTexts, PromptSection]:
-        """Return all that is shown, and what of it stands before the question, with core memory."""
+        """Return all texts to show, and the sections before the question, with core memory."""
         layers, material = self._always(request.layers)
         request = request._replace(layers=layers)
         prefix, told = self._begun(book, material.core)
@@ -272,10 +272,10 @@ class MemoryInjection(MemoryRunnable):
         return PromptTexts(core, recalled), shown
 
     def _begun(self, book: PromptNotes, core: Sequence[CoreEntry]) -> tuple[list[CoreEntry], dict[str, str]]:
-        """Core memory as the prompt begins with it, and as it is told by now, changes included.
+        """Return core memory as the prompt begins with it, and the values shown so far.
 
-        A prompt that begins anew begins with what core memory is now. So does one that shows what was deleted, or that
-        has no room for what has changed.
+        A prompt that begins anew begins with the present core memory. So does one that shows deleted values, or that
+        has no room for the changes.
         """
         values = {each.key: each.value for each in core}
         before = {} if book.start is None else book.start.values
@@ -292,7 +292,7 @@ class MemoryInjection(MemoryRunnable):
     def _new(
         self, request: InjectionRequest, events: Sequence[Event], there: Mapping[tuple[str, str], Any]
     ) -> PromptMaterial:
-        """What is to be shown beside core memory, and stands nowhere in the context."""
+        """Return the events and hits to show that are not in the context yet."""
         standing = {text for (_, key), each in there.items() for text in (key, each.content.strip())}
         order = order_for(question(request.asked))
         new: list[Any] = []
@@ -310,7 +310,7 @@ class MemoryInjection(MemoryRunnable):
     def _again(
         self, request: InjectionRequest, standing: Mapping[str, Mapping[str, PromptNote]]
     ) -> dict[tuple[str, str], Any]:
-        """What stands in the context already, as it is now, by kind and id."""
+        """Return the present versions of what the context shows already, by kind and id."""
         items = [each for noted in standing.values() for part in (RECALL, ARCHIVAL) for each in _items(noted, part)]
         there: dict[tuple[str, str], Any] = {}
         if request.layers is not None and (own := [each for each in items if each.row is None]):
@@ -334,24 +334,24 @@ class MemoryInjection(MemoryRunnable):
             now = self._database.now()
             hits = self._database.read(None, lambda tx: memory_search.again(tx, rows, now=now, outlook=outlook))
             for hit in hits:
-                if walls.hold(hit) and trusts(hit, self._trusted):  # the row of what is gone may be another's by now
+                if walls.hold(hit) and trusts(hit, self._trusted):  # a deleted entry's row may be another's by now
                     there[hit.kind, hit.id] = _hit(hit)
         return there
 
     def _reach(self, request: InjectionRequest) -> tuple[SearchFilter, SearchView]:
-        """How far a search reaches: the namespace of a layered memory that was given is named."""
+        """Return the filter and view of a search; a given layered memory names its namespace."""
         run = None if isinstance(self.branch_or_config, LayeredMemory) else request.config
         return reach_of(self._database, self._named, run)
 
     def _inputs(self, request: InjectionRequest) -> dict[str, Any]:
-        """What a trace shows of what was asked."""
+        """Return the inputs of a request that a trace shows."""
         told: dict[str, Any] = {"query": brief(request.asked), "messages": len(request.messages), "limit": self.limit}
         if request.layers is None:
             return {"namespace": "/".join(self._database.scopes.resolve(self._named, request.config)), **told}
         return request.layers._facts_ground.trace_inputs(**told)
 
     def _always(self, layers: LayeredMemory | None) -> tuple[LayeredMemory | None, PromptMaterial]:
-        """What of a memory is shown whatever the question, and the memory, if it can be read."""
+        """Return the memory, None if unreadable, and what every question shows of it."""
         if layers is None:
             return None, PromptMaterial()
         try:
@@ -370,7 +370,7 @@ class MemoryInjection(MemoryRunnable):
 
     @property
     def _named(self) -> Sequence[str] | None:
-        """The namespace that is named: that of a layered memory, where that was given."""
+        """The given namespace, or that of a given layered memory."""
         whose = self.branch_or_config
         return whose.namespace if self.namespace is None and isinstance(whose, LayeredMemory) else self.namespace
 
@@ -388,17 +388,17 @@ class MemoryInjection(MemoryRunnable):
         return LayeredMemory(self._database, standpoint_of(self._database, given, self.namespace))
 
     def _reader(self, layers: LayeredMemory | None) -> str:
-        """Who notes what is shown: each memory that a thread is shown, or part of one, begins prompts for itself."""
+        """Return the key of the notes: each memory, and each level of trust, has its own."""
         whose = ""
         if layers is not None and not (self.branch_or_config is None and self.namespace is None):
             whose = f"{path_of(layers.namespace)}{layers.name}"
         return " ".join([whose, *sorted(self._trusted or ())])
 
     def _found(self, request: InjectionRequest, order: Order, context: frozenset[str] | None) -> list[Any]:
-        """What fits a question: the best of each search, then the second best, and so on."""
+        """Return hits for a question: the best of each search, then the second best, and so on."""
         layers, asked, _, config = request
         lists: list[list[Any]] = []
-        # 30 more than are shown, as some of what is found stands in the context already.
+        # 30 more than are shown, as some hits are in the context already.
         many = (self.limit + 30) * (1 if self._trusted is None else MORE)
         if layers is not None and (self._kinds is None or "record" in self._kinds):
             records = [each for each in layers.archival.search(asked, many) if trusts(each, self._trusted)]
@@ -411,7 +411,7 @@ class MemoryInjection(MemoryRunnable):
             lists.append([_event(each, dated=order == "time") for each in events if trusts(each, self._trusted)])
         namespace = self._database.scopes.resolve(self._named, config)
         kinds: Sequence[str] | None = self._kinds  # None for all
-        if layers is not None:  # which has looked for its own
+        if layers is not None:  # its own entries were searched above
             usual = all_parts().usual_kinds if self._database.scopes.shared(path_of(namespace)) else ()
             kinds = [kind for kind in (usual if kinds is None else kinds) if kind not in ("event", "fact", "record")]
         if kinds is None or kinds:
@@ -436,7 +436,7 @@ def _items(noted: Mapping[str, PromptNote], part: str) -> tuple[PromptNoteItem, 
 
 
 def _noted(found: Record | PromptPassage) -> PromptNoteItem:
-    """What is noted of something that was found."""
+    """Convert a hit to the item that prompt notes keep."""
     why, score = found.why, found.score
     signals = {} if why is None else {name: round(value, 4) for name, value in why.parts().items()}
     row = getattr(found, "row", None)
@@ -445,7 +445,7 @@ def _noted(found: Record | PromptPassage) -> PromptNoteItem:
 
 
 def _passage(found: Event | Record | PromptPassage, noted: PromptNoteItem, *, in_time: bool) -> Record | PromptPassage:
-    """Something as it was shown among what was found."""
+    """Return an entry as it was shown among the hits."""
     if isinstance(found, Event):
         return _event(found, dated=in_time)
     if isinstance(found, Record):
@@ -454,7 +454,7 @@ def _passage(found: Event | Record | PromptPassage, noted: PromptNoteItem, *, in
 
 
 def _told(found: Record | PromptPassage) -> dict[str, Any]:
-    """What a trace shows of something that was found."""
+    """Return the fields of a hit that a trace shows."""
     return {
         "id": found.id,
         "kind": getattr(found, "kind", RECORD),
@@ -465,20 +465,20 @@ def _told(found: Record | PromptPassage) -> dict[str, Any]:
 
 
 def _event(event: Event, *, dated: bool) -> PromptPassage:
-    """An event, as its line shows it: with its kind, and in a timeline its day."""
+    """Convert an event to a passage labelled with its kind and, if dated, its day."""
     about = f"{event.kind}, {event.created_at:%Y-%m-%d}" if dated else event.kind
     about = _with_origin(about, event)
     return PromptPassage(event.id, event.content, event.created_at, about, (), "event", event.score, event.why)
 
 
 def _fact(fact: Fact, kind: str = "fact") -> PromptPassage:
-    """A fact, as its line shows it: with its time."""
+    """Convert a fact to a passage labelled with its time."""
     about = f"{fact.subject}, {fact.valid_from:%Y-%m-%d}" if fact.raw else _with_origin(f"fact, {fact.period}", fact)
     return PromptPassage(fact.id, fact.text, fact.recorded_at, about, (), kind, fact.score, fact.why)
 
 
 def _record(record: Record) -> PromptPassage:
-    """A record, as a line of a timeline shows it: with its day."""
+    """Convert a record to a passage labelled with its day, for a timeline."""
     about = _with_origin(f"{RECORD}, {record.created_at:%Y-%m-%d}", record)
     return PromptPassage(
         record.id, record.content, record.created_at, about, record.tags, RECORD, record.score, record.why
@@ -486,13 +486,13 @@ def _record(record: Record) -> PromptPassage:
 
 
 def _with_origin(about: str, found: Any) -> str:
-    """A label with where something comes from, where it is known and not what users say."""
+    """Add the origin of a hit to a label, unless it is unknown or a user."""
     origin = origin_of(found)
     return about if origin.partition(" ")[0] in ("", "user") else f"{about}, {origin}"
 
 
 def _says(found: Recollection) -> bool:
-    """Whether something says more than what a tool was called with, or what a tool of memory answered."""
+    """Return whether a hit is more than a tool call or the result of a memory tool."""
     said = found.value
     if not isinstance(said, Message):
         return True
@@ -500,7 +500,7 @@ def _says(found: Recollection) -> bool:
 
 
 def _hit(found: Recollection) -> PromptPassage:
-    """What a search found, as its line shows it: who said it, and when."""
+    """Convert a search hit to a passage labelled with its speaker or kind and its day."""
     speaker = found.kind
     if isinstance(found.value, Fact):
         return _fact(found.value, found.kind)._replace(score=found.score, why=found.why, row=found.row)

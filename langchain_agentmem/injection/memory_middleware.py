@@ -1,9 +1,9 @@
-"""`MemoryMiddleware`: an agent's model is shown what is remembered, and the agent's state never holds it.
+"""`MemoryMiddleware`: shows memory to an agent's model, without storing it in the agent's state.
 
     agent = create_agent(model, tools, middleware=[MemoryMiddleware(memory)], checkpointer=memory.checkpointer)
 
-Each time the model is called, core memory stands in the prefix of the request, and what fits a question right before
-that, where it stays. With `tools=True` the agent can also change its memory itself.
+At each call of the model, core memory is in the prefix of the request, and the hits for a question are right before
+that question, where they stay. With `tools=True` the agent can also change its memory itself.
 """
 
 from __future__ import annotations
@@ -32,36 +32,36 @@ logger = logging.getLogger(__name__)
 
 
 class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
-    """Shows the model of an agent what is remembered.
+    """A middleware that shows memory to the model of an agent.
 
-    The memory is that of the thread, which follows it through time travel, unless a branch is named: see
-    `MemoryInjection`, whose arguments these are. In a namespace, which `AgentMemory(url, namespace=("users",
-    "{user_id}"))` gives every run, threads see what the others remember; without one a thread is alone, which is logged
-    once. One object serves any number of agents, threads and tasks.
+    Unless a branch is named, the memory is that of the thread, which follows it through time travel. The arguments are
+    those of `MemoryInjection`. In a namespace, such as `AgentMemory(url, namespace=("users", "{user_id}"))` sets for
+    every run, threads share what they remember; without one a thread is alone, which is logged once. One object serves
+    any number of agents, threads and tasks.
 
-    Among other middleware, let it stand after whatever shortens or records the history, such as `CompactionMiddleware`:
-    memory that changes from turn to turn is no part of a history.
+    Place it after middleware that shortens or records the history, such as `CompactionMiddleware`: memory that changes
+    from turn to turn is no part of a history.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
         branch_or_config: The name of a branch, a `LayeredMemory`, or the config of a thread. Default: the run's thread.
-        namespace: Whose memory, and where to look: this namespace and all below it. Another than the run's means its
-            branch "main", which all threads share. Default: the run's.
-        query: Gives the question, from the messages of the request. Default: the last thing the user said.
-        kinds: What is looked for: "record", "event", "message", "item" and so on. Default: what is the thread's own,
+        namespace: The namespace of the memory; the search covers it and all below it. A namespace other than the run's
+            means its branch "main", which all threads share. Default: the run's.
+        query: A function from the messages of the request to the question. Default: the last user message.
+        kinds: The kinds to search: "record", "event", "message", "item" and so on. Default: the thread's own memory,
             and in a namespace of its own everything there.
-        limit: How much is found at most. Default 8.
-        budget: How much room core memory and what is brought for one question may take: a number of characters, or
-            {"total": 400, "unit": "tokens"}, see `Budget.of`. Default: as much as it takes.
-        role: In whose role core memory stands: "user", or "system" for the end of the agent's system message. What is
-            found is always in the user's. Default "user".
-        trust: How far what is shown must be trusted at least: "user", "person", "model", "tool", "import" or "unknown",
-            each with all before it; or which of these are trusted. With "model", what a web page said is not shown, nor
-            what was made of that. Default: all is shown.
-        tools: Whether the agent is given the small set of `memory.tools()` by which it keeps things in mind:
+        limit: The maximum number of hits. Default: 8.
+        budget: The room for core memory and the hits of one question: a number of characters, or
+            {"total": 400, "unit": "tokens"}, see `Budget.of`. Default: unlimited.
+        role: The role of core memory: "user", or "system" for the end of the agent's system message. Hits always have
+            the role "user". Default: "user".
+        trust: The least trusted source to show: "user", "person", "model", "tool", "import" or "unknown", each with all
+            before it; or the trusted sources. With "model", the content of a web page is not shown, nor anything
+            derived from it. Default: all is shown.
+        tools: Whether the agent gets the small set of `memory.tools()` for keeping its memory:
             `mem_core_set`, `mem_core_del`, `mem_archival_write` and `mem_archival_search`; `recall_dropped` and
             `expand` come with `CompactionMiddleware`. Or the names of tools on layers and facts, see `memory.tools`;
-            "fact_*" means all that begin so. Each costs about a hundred tokens of every prompt. Default False.
+            "fact_*" means all that begin so. Each costs about a hundred tokens of every prompt. Default: False.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -84,11 +84,11 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
-        """Call the model with what is remembered.
+        """Call the model with the memory in its request.
 
         Args:
-            request: What the agent is about to ask. It is not changed.
-            handler: Asks it.
+            request: The request of the agent. It is not changed.
+            handler: The function that sends it to the model.
         """
         return handler(self._with_memory(request))
 
@@ -118,7 +118,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 def _tools(memory: Any, whose: Any, namespace: Sequence[str] | None, wanted: Any) -> list[Any]:
     if wanted is False:
         return []
-    # Whoever wants no tools need not load what they need.
+    # Without tools, their modules need not be loaded.
     from langchain_agentmem.facts.fact_tools import fact_tools  # noqa: PLC0415
     from langchain_agentmem.language_models.tool_factory import chosen  # noqa: PLC0415
     from langchain_agentmem.layers.layer_tools import SMALL_SET, layer_tools  # noqa: PLC0415
