@@ -1,4 +1,4 @@
-"""The JSON that a model meant, in whatever it wrote.
+"""Tolerant reading of the JSON in a model's answer.
 
 Models wrap JSON in prose and fences, quote as Python does, forget commas, escape nothing, and stop in the middle.
 json-repair reads all that. It is given one stretch of text at a time, from a bracket to the one that closes it, and
@@ -16,7 +16,7 @@ from typing import Any
 
 from json_repair import repair_json
 
-_DEEPEST = 64  # nested deeper than this is no answer, and would break whoever walks through it
+_DEEPEST = 64  # deeper nesting is no answer, and would break code that walks through it
 _MOST_STRAY = 100  # quotes amid words in a text that is repaired: for each, json-repair may read the rest of the text
 _STRAY = re.compile(r"(?<![{\[,:\s\\])\"(?!\s*[}\],:])|(?<=\w\s)\"(?!\s*[}\],:])")
 _MOST_MISSES = 100  # places of a text where JSON seems to begin, and does not
@@ -60,12 +60,12 @@ def strip_reasoning(text: str) -> str:
 
 
 def read_json(text: str, *, wanted: type = dict) -> Any | None:
-    """Find the JSON that a model meant.
+    """Find the JSON in a model's answer.
 
     Args:
-        text: What it wrote: bare JSON, fenced, amid prose, in Python's notation, with trailing commas, comments,
+        text: The answer: bare JSON, fenced, amid prose, in Python's notation, with trailing commas, comments,
             unescaped quotes and line ends, or cut off.
-        wanted: What is looked for, `dict` or `list`. Default `dict`. A list of one object stands for that object.
+        wanted: The type to find, `dict` or `list`. Default `dict`. A list of one object stands for that object.
 
     Returns:
         The first that is complete and not empty; else the first that is cut off, as far as it goes; else an empty one;
@@ -85,10 +85,10 @@ def read_json(text: str, *, wanted: type = dict) -> Any | None:
 
 
 def read_row(text: str) -> list[dict[str, Any]]:
-    """Return all objects that a model wrote one after the other, those before the first fence with JSON left out.
+    """Return all JSON objects in a model's answer, from its first fence with JSON on.
 
     Args:
-        text: What it wrote, as `read_json` takes it.
+        text: The answer, as `read_json` takes it. Without such a fence, all of it is read.
     """
     fence = _FENCED.search(text)
     answer = text if fence is None else text[fence.end() :]
@@ -96,7 +96,7 @@ def read_row(text: str) -> list[dict[str, Any]]:
 
 
 def is_cut_off(text: str) -> bool:
-    """Return whether JSON in a text breaks off: its last bracket opens."""
+    """Return whether JSON in a text is cut off: its last bracket is an opening one."""
     return text.rfind("{") > text.rfind("}") or text.rfind("[") > text.rfind("]")
 
 
@@ -114,9 +114,10 @@ def _stretches(text: Any, pattern: re.Pattern[str]) -> Iterator[tuple[Any, bool]
 
 
 def _stretch(text: str, at: int) -> tuple[Any, int, bool] | None:
-    """Read the JSON that begins at a bracket of a text: its value, where it ends, and whether it is complete.
+    """Read the JSON that begins at a bracket of a text.
 
-    None where it is nested too deeply.
+    Returns:
+        Its value, its end, and whether it is complete; None if it is nested too deeply or has too many stray quotes.
     """
     with suppress(ValueError, RecursionError):
         value, end = _DECODER.raw_decode(text, at)
@@ -131,7 +132,10 @@ def _stretch(text: str, at: int) -> tuple[Any, int, bool] | None:
 
 
 def _closing(text: str) -> int | None:
-    """Return where the first bracket of a text is closed; minus the length if nowhere; None if nested too deeply."""
+    """Return the end of the JSON that a text begins with.
+
+    The result is minus the length if no bracket closes it, and None if it is nested too deeply.
+    """
     for steps in (_STEP, _BRACKETS):  # a quote that is not escaped may hide the end
         depth = 0
         for step in steps.finditer(text):

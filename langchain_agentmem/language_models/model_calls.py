@@ -1,8 +1,8 @@
-"""Asking a model, and why it refused: `refusal` reads whatever a provider's client raised.
+"""Calls of a model (`ask`) and the reason of a refusal (`refusal`), read from any provider's exception.
 
-def haiku(database: Database, model: Any) -> str:
-text = ask(database, model, [HumanMessage("A haiku about memory.")], "haiku")
-return text.splitlines()[0]
+    def haiku(database: Database, model: Any) -> str:
+        text = ask(database, model, [HumanMessage("A haiku about memory.")], "haiku")
+        return text.splitlines()[0]
 """
 
 from __future__ import annotations
@@ -39,32 +39,32 @@ if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
 
 NO_STREAM = "nostream"
-"""LangGraph's tag for a model whose words are no part of the agent's answer."""
+"""LangGraph's tag for a model whose output is not part of the agent's answer."""
 
 OURS = "agentmem"
-"""The tag of a model's call that memory makes, and not the agent."""
+"""The tag of a model call that memory makes instead of the agent."""
 
 ASKED_FOR = "agentmem_step"
-"""What the metadata of such a call says it is made for: the name of its step."""
+"""The metadata key with the name of the step that makes such a call."""
 
 Reply: TypeAlias = str | BaseMessage
 ModelLike: TypeAlias = (
     "Runnable[list[BaseMessage], Any] | Callable[[list[BaseMessage]], Reply | Awaitable[Reply]] | str"
 )
-"""What can be asked: a LangChain model or any other Runnable that takes messages; a function from messages to text or
-to a message, awaited or not; or the name of a model such as "openai:gpt-5-mini" (extra `[agents]`)."""
+"""A model that can be called: a LangChain model or any other Runnable that takes messages; a function from messages to
+text or to a message, awaited or not; or the name of a model such as "openai:gpt-5-mini" (extra `[agents]`)."""
 
 _WITHOUT_DATABASE = Tracing()
 """For work that needs no database."""
 
 
 class SourceNote(NamedTuple):
-    """Where it comes from what is being remembered.
+    """The source and the actor of memory that is being written.
 
     Attributes:
-        source: "user", "model", "tool", "import" or "person", one who looks after a memory. Default: nobody says, and
-            it is the application's own code.
-        actor: Who that is, such as a model's or a tool's name. Default: nobody in particular.
+        source: "user", "model", "tool", "import" or "person", an admin of a memory. Default: none, for the
+            application's own code.
+        actor: The name of the source, such as a model's or a tool's name. Default: none.
     """
 
     source: str | None = None
@@ -72,18 +72,18 @@ class SourceNote(NamedTuple):
 
 
 NOBODY = SourceNote()
-"""Nobody says where it comes from."""
+"""The note of a write without a stated source."""
 _writer: contextvars.ContextVar[SourceNote] = contextvars.ContextVar("agentmem_writer")
 
 
 def writer() -> SourceNote:
-    """Where it comes from what is remembered here."""
+    """Return the source and actor of what is written in this context."""
     return _writer.get(NOBODY)
 
 
 @contextmanager
 def written_by(source: str, actor: str | None = None) -> Iterator[None]:
-    """Set the source and actor of what is written meanwhile; the arguments are those of `SourceNote`."""
+    """Set the source and actor, see `SourceNote`, of everything written in the block."""
     token = _writer.set(SourceNote(source, actor))
     try:
         yield
@@ -92,16 +92,16 @@ def written_by(source: str, actor: str | None = None) -> Iterator[None]:
 
 
 def usable_model(given: ModelLike | None) -> Any:
-    """What can be asked, made of what a user gave.
+    """Return a model that `ask` can call, made from a user's argument.
 
     Args:
         given: The model, or None.
 
     Returns:
-        The same, or the model of that name; None for None.
+        The given model, or the model with the given name; None for None.
 
     Raises:
-        InvalidInput: It cannot be asked.
+        InvalidInput: The argument is not a model, or no model with the name can be made.
         MissingExtra: A name is given, and langchain is not installed.
     """
     if isinstance(given, str):
@@ -134,17 +134,17 @@ def ask(
 ) -> Any:
     """Ask a model. In an async call it is awaited on the event loop of the caller.
 
-    Whoever catches an `Exception` of it lets `GraphBubbleUp` pass: a model may interrupt the graph it is called in.
+    Callers that catch an `Exception` must let `GraphBubbleUp` pass: a model may interrupt the graph it is called in.
 
     Args:
-        database: The database of the memory that asks, whose traces show the call.
+        database: The database whose traces show the call.
         model: The model, as `usable_model` returns it.
         messages: The prompt.
         name: The name of the traced step, `<part>.<verb>`. The model's own run is its child.
         timeout: Seconds to wait for an answer. Default: no limit.
-        read: Takes the answer out of what the model returned. Default: its text.
+        read: Extracts the answer from the model's reply. Default: the text of the reply.
         shown: Whether the call is a step of its own. If not, the model's run is a child of the surrounding step.
-        inputs: What a trace shows beside the size of the prompt.
+        inputs: Returns what a trace shows in addition to the size of the prompt.
 
     Raises:
         TimeoutError: The model did not answer in time.
@@ -162,7 +162,7 @@ def ask(
         with tracing.private():
             if is_in_worker():
                 reply = on_callers_loop(partial(_awaited_reply, model, question, config, timeout))
-            elif timeout is None and callers_loop() is None:  # beside one there can be no other
+            elif timeout is None and callers_loop() is None:  # a thread can run only one event loop
                 reply = _reply(model, question, config)
             else:
                 reply = _reply_in_time(partial(_reply, model, question, config), timeout)
@@ -196,7 +196,10 @@ def _reply(model: Any, question: list[BaseMessage], config: Any) -> Any:
 
 
 def _reply_in_time(call: Callable[[], Any], timeout: float | None) -> Any:
-    """Call a model in a thread that is abandoned when time is up: nothing else can end a call that hangs."""
+    """Call a model in its own thread, which is abandoned when time is up.
+
+    Nothing else can end a call that hangs.
+    """
     reply = in_own_thread(call)
     if not wait([reply], timeout).done:
         raise TimeoutError(f"The model gave no answer within {timeout:g} s.")
@@ -204,7 +207,7 @@ def _reply_in_time(call: Callable[[], Any], timeout: float | None) -> Any:
 
 
 def _text(reply: Any) -> str:
-    """The text of whatever a model gave."""
+    """Return the text of a model's reply, without reasoning."""
     if isinstance(reply, BaseMessage):
         return str(reply.text)
     content = getattr(reply, "content", reply)
@@ -219,11 +222,11 @@ Place: TypeAlias = tuple[str, str]
 
 
 def compaction_key(at: Place, lane: str) -> TaskKey:
-    """Return the name of the task of compacting a context, which one process at a time does.
+    """Return the key of the task that compacts a context in one process at a time.
 
     Args:
         at: The conversation.
-        lane: Whose context it is.
+        lane: The owner of the context.
     """
     path, name = at
     return TaskKey(path, "compaction", f"{name}\x1f{lane}")
@@ -237,14 +240,14 @@ Refusal: TypeAlias = Literal["tokens", "bytes", "rate", "unclear", "other"]
 
 
 def refusal(error: BaseException) -> Refusal:
-    """What an error, or one that it was raised from, says of the request.
+    """Classify a model's error, and those that it was raised from, as a kind of refusal.
 
     Args:
-        error: What a model raised.
+        error: The exception of a model.
 
     Returns:
-        "tokens" where the model takes fewer; "bytes" and "rate" where a smaller request is taken, and nothing is said
-        of what the model takes; "unclear" where the request is refused in words that nobody knows; else "other".
+        "tokens" if the prompt exceeds the model's tokens; "bytes" or "rate" if a smaller request would be accepted,
+        with no limit of the model stated; "unclear" if the request is refused in unknown words; else "other".
     """
     chain = [*map(_told, _chain(error))]
     kinds: Iterator[Refusal] = (row["kind"] for told in chain for row in _rows() if _fits(row, told))
@@ -254,16 +257,16 @@ def refusal(error: BaseException) -> Refusal:
 
 
 def is_too_large(error: BaseException) -> bool:
-    """Whether an error says that the input does not fit.
+    """Return whether an error reports that the input is too large.
 
     Args:
-        error: What a model raised.
+        error: The exception of a model.
     """
     return refusal(error) in {"tokens", "bytes", "rate"}
 
 
 class _ErrorDescription(NamedTuple):
-    """What one error says."""
+    """The classes, status, codes and message of one error."""
 
     classes: frozenset[str]
     status: int | None
@@ -278,7 +281,7 @@ def _rows() -> list[dict[str, Any]]:
 
 
 def _fits(row: Mapping[str, Any], told: _ErrorDescription) -> bool:
-    """Whether a row of the table says what was told."""
+    """Return whether a row of the table matches an error."""
     return (
         row.get("status", 0) == told.status
         or row.get("code") in told.codes
@@ -288,7 +291,7 @@ def _fits(row: Mapping[str, Any], told: _ErrorDescription) -> bool:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, and those that it was raised from."""
+    """Yield an error and those that it was raised from, at most 8 in all."""
     for _ in range(8):
         if error is None:
             return
@@ -297,7 +300,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _told(error: BaseException) -> _ErrorDescription:
-    """What an error says, wherever its client keeps it: as attributes, in the response, or in the body of that."""
+    """Describe an error by its attributes, its response, and the body of the response."""
     response = getattr(error, "response", None)
     body = getattr(error, "body", None)
     body = body if isinstance(body, Mapping) else response if isinstance(response, Mapping) else {}  # botocore's

@@ -1,22 +1,21 @@
-"""The one summarizer: messages become a summary that goes on from the one before, and no message is passed over.
+"""The summarizer: messages become a summary that continues the one before, and no message is skipped.
 
-What is too long for one call is folded: the summary of a piece goes into the call for the next. A model that says that
-it was given too much is given half. Where the model fails, what it gave so far is kept, and the rest is extracted
-without it. Equal messages and equal replies give equal summaries.
+Messages too long for one call are folded: the summary of a piece goes into the call for the next. A model that reports
+too large an input gets half of it. If the model fails, its summary so far is kept, and the rest is extracted without
+it. Equal messages and equal replies result in equal summaries.
 
-What a model is asked when it summarizes, and what of its answer is a summary.
+This module has the prompt for a summary, and reads the summary from the model's answer.
 
-What can be said of messages without a model: the user's requests as they are, and a line for everything else.
+Without a model, or after one failed, the summary is an extract: the user's requests as they are, and a line for every
+other message. Equal messages result in equal extracts. Each part has a share of the room; unused room goes to the other
+parts.
 
-This stands in where no model is, or where one failed. Equal messages give equal summaries. What is too long is cut
-where it can be spared most: each part gets its share of the room, and what one part does not need the others have.
+The model reads a conversation as text: every message, and every message whole.
 
-A conversation as text for a model that summarizes it: every message, and every message whole.
-
-A message becomes a *turn*: who speaks, and what was said, called and returned. Reasoning is left out, since it is
+A message becomes a *turn*: the speaker, and what was said, called and returned. Reasoning is left out, since it is
 bound to the turn it was thought in. An image becomes `[Image ID: img_1a2b3c4d]`, or `[Image img_1a2b3c4d: https://…]`
-where it has an address, by which the model can name it, and of other data its kind is told; neither can be read as
-text. A turn that is too long for one call is cut into numbered parts.
+if it has an address, so that the model can name it. Other data becomes its kind. Neither can be read as text. A turn
+that is too long for one call is cut into numbered parts.
 """
 
 from __future__ import annotations
@@ -54,11 +53,11 @@ class Turn(NamedTuple):
     """A message, or a part of one, as a model reads it.
 
     Attributes:
-        role: Who speaks.
-        name: The speaker's name, or the tool's; None where there is none.
-        text: What was said, called and returned.
-        images: The images that it names, in their order.
-        part: Which part of the message it is, such as "2 of 5"; None for a whole one.
+        role: The role of the speaker.
+        name: The name of the speaker or tool; None if there is none.
+        text: The text, tool calls and results.
+        images: The images that the text names, in their order.
+        part: The part of the message, such as "2 of 5"; None for a whole message.
     """
 
     role: str
@@ -74,7 +73,7 @@ class Turn(NamedTuple):
 
 
 def turn_of(message: BaseMessage) -> Turn:
-    """What a model reads of a message.
+    """Return a message as a turn.
 
     Args:
         message: Any message; it is not changed.
@@ -92,12 +91,12 @@ def turn_of(message: BaseMessage) -> Turn:
 
 
 def image_id(block: Mapping[str, Any]) -> str:
-    """What an image is called: the same image, the same name."""
+    """Return the id of an image, derived from its content."""
     return f"img_{hashlib.blake2b(_json(block).encode(errors='replace'), digest_size=4).hexdigest()}"
 
 
 def image_label(name: str, block: Mapping[str, Any]) -> str:
-    """Return the text that names an image, with its address where it has one that tells something."""
+    """Return the text that names an image, with its address if that is an HTTP URL."""
     shown = (made_image(block) or {}).get("image_url")
     url = shown.get("url") if isinstance(shown, Mapping) else shown
     if not isinstance(url, str) or not url.lower().startswith(("http://", "https://")):
@@ -107,12 +106,12 @@ def image_label(name: str, block: Mapping[str, Any]) -> str:
 
 
 def cost(turn: Turn, counter: TokenCounter, *, with_images: bool = False) -> int:
-    """What a turn costs, in tokens.
+    """Count the tokens of a turn.
 
     Args:
         turn: The turn.
         counter: Counts tokens.
-        with_images: Whether the images themselves are sent. Default False.
+        with_images: Count the images themselves, since they are sent. Default False.
     """
     tokens = counter.count_text(turn.fenced) + 1
     if with_images and turn.images:
@@ -121,7 +120,7 @@ def cost(turn: Turn, counter: TokenCounter, *, with_images: bool = False) -> int
 
 
 def shown_images(turn: Turn) -> Iterator[str | dict[Any, Any]]:
-    """The images of a turn as content of a message, each behind its name."""
+    """Yield the images of a turn as content of a message, each behind its name."""
     for image in turn.images:
         yield {"type": "text", "text": image_label(image.image_id, image.block)}
         yield dict(image.block)
@@ -132,12 +131,12 @@ def parts_of(turn: Turn, tokens: int, counter: TokenCounter, *, with_images: boo
 
     Args:
         turn: The turn.
-        tokens: What a part may cost. A part has at least a character, and at most one image, however much that costs.
+        tokens: Most tokens of a part. A part has at least a character, and at most one image, whatever their tokens.
         counter: Counts tokens.
-        with_images: Whether images themselves are sent; each is then a part of its own. Default False.
+        with_images: Send the images themselves; each is then a part of its own. Default False.
 
     Returns:
-        The turn alone where it is short enough.
+        The parts; the turn alone if it is short enough.
     """
     if cost(turn, counter, with_images=with_images) <= tokens:
         return [turn]
@@ -172,7 +171,10 @@ def _pieces(text: str, tokens: int, counter: TokenCounter) -> Iterator[str]:
 
 
 def _cut(text: str, at: int) -> int:
-    """Return a place up to 80 characters before one: behind a line end, else a blank, else right there."""
+    """Return the place behind a line end, else a blank, up to 80 characters before a place.
+
+    Without either, return the place itself.
+    """
     for mark in ("\n", " "):
         near = text.rfind(mark, max(0, at - 80), at)
         if near > 0:
@@ -181,7 +183,7 @@ def _cut(text: str, at: int) -> int:
 
 
 def _lines(block: Any, images: list[dict[str, Any]], known: set[Any]) -> Iterator[str]:
-    """The text of a block; its images are added to those found so far."""
+    """Yield the lines of a block, and append its images to `images`."""
     kind = kind_of(block)
     if isinstance(block, list):
         for each in block:
@@ -212,7 +214,7 @@ def _call(call: Mapping[str, Any]) -> str:
 
 
 def _readable(value: Any, *, is_media: bool) -> Any:
-    """A block without its data, which is told in a word."""
+    """Return a block with data replaced by its size."""
     if isinstance(value, Mapping):
         return {key: _readable(each, is_media=is_media) for key, each in value.items() if key != "type"}
     if isinstance(value, list | tuple):
@@ -225,7 +227,7 @@ def _readable(value: Any, *, is_media: bool) -> Any:
 
 
 def _beside(text: str, name: str) -> str:
-    """What stands around an image in its message."""
+    """Return the beginning of an image's message without the image's label."""
     return _short(re.sub(rf"\[Image (?:ID: )?{name}[^\]]*\]", " ", text), _BESIDE_IMAGE)
 
 
@@ -263,9 +265,9 @@ All of it together has at most %d words."""
 _PLACES = re.compile(r"\{content\}|\{PREVIOUS_SUMMARY\}")
 _FENCE = re.compile(r"```[\w+-]*\n(.*?)\n?(?:```|\Z)", re.DOTALL)
 _IMAGE = re.compile(r"img_[0-9a-f]{8}")
-_LETTERS = 3  # a text with fewer tells nothing
+_LETTERS = 3  # a text with fewer has no content
 _NOTHING = frozenset({"null", "none", "nil", "undefined", "true", "false", "n/a", "string", "str", "text"})
-# What a model says that it does not do; what anybody else could not do is told in summaries.
+# Tasks that a model declines for itself; summaries may report that others could not do something.
 _DECLINED = (
     r"(?:help|assist|comply|do (?:that|this|so)|summari[sz]e|(?:\w+ ){1,4}(?:conversation|text|request|summary)\b)"
 )
@@ -278,7 +280,7 @@ _REFUSAL = re.compile(
     r"|(?:\u5f88)?\u62b1\u6b49|\u5bf9\u4e0d\u8d77|\u7533\u3057\u8a33|\uc8c4\uc1a1",
     re.IGNORECASE,
 )
-# What a question says that is put to whoever reads it, so that the reply is no summary; others are of what is told.
+# Words of a question to the reader, which is no summary; other questions belong to the content.
 _TO_THE_USER = re.compile(r"\b(?:you|your|i|me|we|us|else)\b", re.IGNORECASE)
 _LONG_FOR_REFUSAL = 400
 
@@ -286,16 +288,16 @@ _LONG_FOR_REFUSAL = 400
 def answer(
     reply: str, images: Mapping[str, SummaryImage], kept: Sequence[SummaryImage], most: int | None
 ) -> Summary | None:
-    """The summary in a model's reply.
+    """Read the summary in a model's reply.
 
     Args:
-        reply: What it wrote.
-        images: All images that it may name, oldest first.
-        kept: Those that the summary before kept. They stay where the reply does not say which images to keep.
-        most: How many images are kept at most, the newest; None for all.
+        reply: The text of the reply.
+        images: All images that the reply may name, oldest first.
+        kept: Images kept by the summary before. They stay if the reply does not list images to keep.
+        most: Most images to keep, the newest; None for all.
 
     Returns:
-        The summary; None where the reply has the form of none. Whether it tells anything, `is_nonsense` says.
+        The summary; None if the reply does not have the form of a summary. `is_nonsense` checks its content.
     """
     reply = strip_reasoning(reply)
     said = read_json(reply)
@@ -318,7 +320,7 @@ def _newest(images: Sequence[SummaryImage], most: int | None) -> tuple[SummaryIm
 
 
 def _prose(reply: str) -> str | None:
-    """A reply without JSON, if it tells something."""
+    """Return a reply in prose; None if it looks like JSON or asks the user a question."""
     text = reply.strip()
     if (inside := _FENCE.fullmatch(text)) is not None:
         text = inside.group(1).strip()
@@ -328,12 +330,12 @@ def _prose(reply: str) -> str | None:
 
 
 def is_nonsense(found: Summary, source: str, instructions: str) -> bool:
-    """Whether a summary is a refusal, tells nothing, or repeats what the model was given.
+    """Return whether a summary is a refusal, is empty, or repeats what the model was given.
 
     Args:
-        found: What the model gave.
-        source: What it was to summarize.
-        instructions: What it was told to do.
+        found: The summary of the model.
+        source: The text that it had to summarize.
+        instructions: The instructions to the model.
     """
     told = " ".join(text for text in (found.summary, *found.salient_facts) if _tells(text) and text not in instructions)
     if not told or (len(told) < _LONG_FOR_REFUSAL and _REFUSAL.match(told)):
@@ -349,7 +351,7 @@ def _tells(text: str) -> Any:
 
 
 CUT = " …"
-_LINE = 240  # characters of a line that tells of a message
+_LINE = 240  # characters of the line for a message
 _SENTENCE = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s")
 _LEAST_EXTRACT = 8
 _SHARES = {"user_request": 3, "summary": 4, "salient_facts": 2, "open_threads": 1}
@@ -359,9 +361,9 @@ def extract(turns: Sequence[Turn], earlier: Summary | None, budget: int, counter
     """Summarize without a model.
 
     Args:
-        turns: What leaves the context.
+        turns: The turns that leave the context.
         earlier: The summary before, which is kept.
-        budget: What the result may cost, in tokens.
+        budget: Most tokens of the result.
         counter: Counts tokens.
 
     Returns:
@@ -386,13 +388,13 @@ def extract(turns: Sequence[Turn], earlier: Summary | None, budget: int, counter
 
 
 def clip(summary: Summary, budget: int, counter: TokenCounter) -> Summary:
-    """A summary that costs at most so many tokens, its headings included; its images are not counted.
+    """Shorten a summary to a number of tokens, with its headings but without its images.
 
-    Texts are cut at their end, and lists lose their last items first. What is within the budget stays as it is.
+    Texts are cut at their end, and lists lose their last items first. A summary within the budget stays as it is.
 
     Args:
         summary: The summary.
-        budget: Tokens.
+        budget: Most tokens of the result.
         counter: Counts tokens.
     """
     room, found = budget, summary
@@ -403,7 +405,7 @@ def clip(summary: Summary, budget: int, counter: TokenCounter) -> Summary:
 
 
 def _cut_to(summary: Summary, room: int, counter: TokenCounter) -> Summary:
-    """Cut the texts of a summary by their shares of the room; what one does not need the others have."""
+    """Cut the texts of a summary to their shares; unused room goes to the other texts."""
     values = {name: getattr(summary, name) for name in _SHARES}
     texts = {
         name: value if isinstance(value, str) else "\n".join(f"- {each}" for each in value)
@@ -428,7 +430,10 @@ def _within(text: str, room: int, counter: TokenCounter) -> str:
 
 
 def _newest_of(texts: Sequence[str], room: int, what: str, counter: TokenCounter) -> str:
-    """The newest texts that fit, word for word, behind how many are missing; the last is cut where it is too long."""
+    """Return the newest texts that fit, after a line with the number of missing ones.
+
+    They are kept word for word; only the last text is cut if it is too long.
+    """
     kept: list[str] = []
     for text in reversed(texts):
         shown = text if kept else _within(text, room - 1, counter)
@@ -442,7 +447,7 @@ def _newest_of(texts: Sequence[str], room: int, what: str, counter: TokenCounter
 
 
 def _line(turn: Turn) -> str:
-    """One line for a message: who, and the first sentence of what was said; calls with their arguments."""
+    """Return one line for a turn: speaker, first sentence, and calls with arguments."""
     who = turn.role if turn.name is None else f"{turn.role} {turn.name}"
     lines = [line.strip() for line in turn.text.splitlines() if line.strip()]
     said = [line for line in lines if not line.startswith(("[Calls ", "[Result of "))]
@@ -464,12 +469,12 @@ _HALVINGS = 8
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SummaryResult:
-    """What came of summarizing.
+    """The result of summarizing.
 
     Attributes:
         summary: The summary; never empty if something was said.
-        failure: What went wrong with the model, in which case the summary is provisional; None if nothing did.
-        calls: How often the model was asked.
+        failure: The failure of the model, in which case the summary is provisional; None if there was none.
+        calls: The number of model calls.
     """
 
     summary: Summary
@@ -491,18 +496,18 @@ def summarizing(
     """Summarize messages.
 
     Args:
-        messages: What leaves the context, oldest first; not changed. A summary among them is taken for `earlier` where
-            none is given.
-        earlier: The summary of what left before; None if there is none.
-        model: What `usable_model` gives. None: the summary is extracted without a model.
-        config: Its images, its prompt and its timeout; whether it is enabled is for others to ask.
+        messages: The messages that leave the context, oldest first; not changed. A summary among them is used as
+            `earlier` if none is given.
+        earlier: The summary of messages that left before; None if there is none.
+        model: The result of `usable_model`. None: the summary is extracted without a model.
+        config: The settings for images, prompt and timeout; `enabled` is not checked here.
         counter: Counts tokens.
-        output_tokens: What the summary may cost, in tokens, its images not counted.
-        input_tokens: What one question may cost, in tokens.
+        output_tokens: Most tokens of the summary, without its images.
+        input_tokens: Most tokens of one question.
         database: The database whose traces show the model's calls. Default: only LangChain's own traces do.
 
     Returns:
-        The summary, which counts in `stands_for` all messages it goes back to.
+        The summary, whose `stands_for` counts all messages that it covers.
     """
     said, earlier = _continued(messages, earlier)
     fold = _SummaryProgress([turn_of(each) for each in said], input_tokens, output_tokens, config, counter, earlier)
@@ -534,7 +539,7 @@ def summarizing(
 
 @dataclass
 class _SummaryProgress:
-    """What is summarized so far, and what is not yet."""
+    """The progress of a summary: the part that is done, and the turns that are left."""
 
     rest: list[Turn]
     limit: int
@@ -549,7 +554,7 @@ class _SummaryProgress:
         self.replaced = self._cost(self.earlier) if self.earlier else 0
 
     def next_piece(self) -> tuple[list[Turn], list[Turn]]:
-        """Return as many turns as there is room for in a question, one at least, and those that are left then."""
+        """Return the turns that fit into a question, at least one, and the turns left then."""
         running = self.running
         if running and self._cost(running) > max(_LEAST, self.limit // 2):
             # It would fill the question, so it is summarized anew, in parts, as a turn before all others.
@@ -575,7 +580,7 @@ class _SummaryProgress:
         return piece, [*rest]
 
     def take(self, reply: str, piece: Sequence[Turn], rest: list[Turn]) -> bool:
-        """Take a reply for the summary of all up to a piece; False where it is none."""
+        """Use a reply as the summary up to a piece; return False if it is not a summary."""
         images: dict[str, SummaryImage] = {}
         for image in (*self.kept, *(image for turn in piece for image in turn.images)):
             images.pop(image.image_id, None)  # what comes again is as new as where it came last
@@ -594,7 +599,7 @@ class _SummaryProgress:
         return True
 
     def finished(self) -> Summary:
-        """Return the summary, with what no model has summarized extracted."""
+        """Return the summary, with an extract of the turns that no model has summarized."""
         if not self.rest and self.running is not None:
             return clip(self.running, self.output, self.counter)
         # Of an earlier record that was itself cut in parts, nothing counts as summarized before all of it is.
@@ -607,11 +612,11 @@ class _SummaryProgress:
 
     @property
     def _goal(self) -> int:
-        """What a summary may cost that goes into another question."""
+        """The most tokens of a summary that goes into another question."""
         return min(self.output, max(_LEAST, self.limit // 3))
 
     def question(self, turns: Sequence[Turn]) -> list[BaseMessage]:
-        """Return what the model is asked about these turns; about none, to see what the rest costs."""
+        """Return the prompt about some turns; without turns, to count the tokens of the rest."""
         earlier, prompt = self.running, self.config.prompt
         conversation = fenced("conversation", "\n".join(turn.fenced for turn in turns))
         if self.kept:
@@ -637,7 +642,7 @@ class _SummaryProgress:
 
 
 def _continued(messages: Sequence[BaseMessage], earlier: Summary | None) -> tuple[list[BaseMessage], Summary | None]:
-    """The messages without the summary that they begin from."""
+    """Return the messages without the summary that they continue, and that summary."""
     said: list[BaseMessage] = []
     for message in messages:
         summary = summary_in(message)
@@ -649,21 +654,21 @@ def _continued(messages: Sequence[BaseMessage], earlier: Summary | None) -> tupl
 
 
 class SummarizationConfig(Options):
-    """Old messages become a summary, which goes on from the summary before.
+    """Settings for turning old messages into a summary that continues the one before.
 
     Attributes:
-        enabled: Whether it is done at all. Default True.
-        grace_recent_messages: The so-manyth last assistant message and all after it are never summarized; where
-            there is none, the last user message and all after it. Default 1.
-        output_max_tokens: What a summary may have, in tokens. Default 6,000.
-        include_original_instruction: Whether the first user message stays, word for word. Default True.
-        include_image_payload_bytes: Whether the model that summarizes is shown the images themselves, and not only told
-            of them. Default False.
-        max_retained_images: Most images that are kept beside the summary. Default None: as many as the model names.
+        enabled: Summarize at all. Default True.
+        grace_recent_messages: The so-manyth last assistant message and all after it are never summarized. If there is
+            no such message, this applies to the last user message and all after it. Default 1.
+        output_max_tokens: Most tokens of a summary. Default 6,000.
+        include_original_instruction: Keep the first user message word for word. Default True.
+        include_image_payload_bytes: Show the images themselves to the model, instead of their names only. Default
+            False.
+        max_retained_images: Most images that are kept with the summary. Default None: as many as the model names.
             After a provider refused a payload as too large: 5.
-        input_max_tokens: Most tokens that the model is given in one call; what is longer is summarized in pieces.
-            Default None: four fifths of the model's window where it is known, else the threshold, at least 8,000.
-        timeout: Seconds to wait for the model. Default 120. None: for ever.
+        input_max_tokens: Most tokens of one model call; longer input is summarized in pieces.
+            Default None: four fifths of the model's window if it is known, else the threshold, at least 8,000.
+        timeout: Seconds to wait for the model. Default 120. None: no limit.
         prompt: Instructions to use in place of ours, with `{content}` for what is to be summarized and
             `{PREVIOUS_SUMMARY}` for the summary before. Other braces mean themselves. Default None.
     """

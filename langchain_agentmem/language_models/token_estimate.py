@@ -1,6 +1,6 @@
-"""How many tokens a text costs, estimated without a vocabulary.
+"""Estimates of the number of tokens of a text, without a vocabulary.
 
-The text is cut where a byte-pair tokenizer would cut it; then each piece is asked what it usually costs. A Latin
+The text is cut where a byte-pair tokenizer would cut it; then the usual cost of each piece is added. A Latin
 word costs more the rarer its pairs of neighbouring letters are, which prices prose, identifiers and base64 with one
 table; other scripts pay by the letter; digits, blanks and signs follow rules. It errs high, because a context that
 is too long fails and one that is a little short does not.
@@ -96,7 +96,10 @@ _WINDOW = 16_384
 
 
 class _Costs(dict[str, int]):
-    """The cost of every piece seen lately. Words repeat, so most pieces are priced by one look-up."""
+    """A cache of the costs of recent pieces.
+
+    Words repeat, so one look-up prices most pieces.
+    """
 
     def __init__(self, *, russian: bool = True) -> None:
         super().__init__()

@@ -1,13 +1,13 @@
-"""How many tokens a text, a message or a whole context costs, without ever touching the network.
+"""Token counts of texts, messages and whole contexts, without network access.
 
 Exact counting needs a vocabulary file of several megabytes, which tiktoken downloads when it is missing, without a
-timeout. So tiktoken counts only where that file is on this machine already. Everywhere else an estimate counts.
+timeout. So tiktoken is used only if that file is on this machine already. Otherwise an estimate is used.
 
-Counts are kept per message, under what the message says and never under which object it is: a message changed in
-place is counted anew, and a context that grew costs only what is new. What a provider reports it was sent corrects
-the counts, within bounds.
+Counts are cached by the content of a message, never by its object: a message changed in place is counted again, and
+of a context that grew only the new messages are counted. The token counts that a provider reports correct the counts,
+within bounds.
 
-`clipped` cuts a text to a number of tokens. `Budget` and `Measure` say how much room memory has in a prompt.
+`clipped` cuts a text to a number of tokens. `Budget` and `Measure` limit the size of memory in a prompt.
 """
 
 from __future__ import annotations
@@ -62,7 +62,10 @@ _log = logging.getLogger(__name__)
 
 
 def _counts_by_download(model: Any) -> bool:
-    """Whether a LangChain model has no tokenizer of its own: LangChain then fetches GPT-2's from a hub."""
+    """Return whether a LangChain model lacks a tokenizer of its own.
+
+    For such a model LangChain fetches GPT-2's tokenizer from a hub.
+    """
     methods = [getattr(type(model), name, None) for name in ("get_num_tokens", "get_token_ids")]
     is_default = {getattr(method, "__module__", "") for method in methods} == {"langchain_core.language_models.base"}
     return is_default and getattr(model, "custom_get_token_ids", None) is None
@@ -83,8 +86,11 @@ IMAGE = object()
 
 
 def _parts(get: Callable[[str], Any]) -> list[Any]:
-    """Return what of a message costs tokens: its texts, `IMAGE` for each image, and tokens known without reading."""
-    # LangChain keeps calls a second time, in the provider's form, beside or among the content.
+    """Return the parts of a message that cost tokens.
+
+    They are its texts, `IMAGE` for each image, and numbers of tokens that are known without reading.
+    """
+    # LangChain keeps calls a second time, in the provider's form, next to or in the content.
     calls = [*(get("tool_calls") or ()), *(get("invalid_tool_calls") or ())]
     extra = get("additional_kwargs")
     if call := get("function_call") or (extra.get("function_call") if isinstance(extra, Mapping) else None):
@@ -156,7 +162,7 @@ def _media(block: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _fields(message: Any) -> Callable[[str], Any]:
-    """Return what gives the fields of a message by their names."""
+    """Return a function that returns the fields of a message by name."""
     if isinstance(message, str):
         return {"content": message}.get
     if isinstance(message, tuple) and len(message) == 2:  # noqa: PLR2004 - (role, content)
@@ -196,7 +202,7 @@ def _as_text(value: Any) -> str:
 
 
 def _text_counter(counter: Callable[[Any], int]) -> Callable[[str], int]:
-    """Return a counter of texts, made of one that counts a text, a message or a list of messages.
+    """Turn a counter of texts, messages or lists of messages into a counter of texts.
 
     Raises:
         InvalidInput: The name and the annotation of its parameter do not say which of these it counts.
@@ -222,7 +228,10 @@ def _text_counter(counter: Callable[[Any], int]) -> Callable[[str], int]:
 
 @lru_cache(maxsize=1)
 def _tiktoken_counter() -> Callable[[str], int] | None:
-    """Return a counter of texts by tiktoken's o200k_base; None unless its vocabulary is on this machine, undamaged."""
+    """Return a text counter by tiktoken's o200k_base; None if tiktoken cannot be used.
+
+    The vocabulary must be on this machine and undamaged.
+    """
     folder = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR"))
     path = Path(tempfile.gettempdir(), "data-gym-cache") if folder is None else Path(folder)
     try:
@@ -239,12 +248,12 @@ def _tiktoken_counter() -> Callable[[str], int] | None:
 
 
 def _count_by_default(text: str) -> int:
-    """Count the tokens of a text by tiktoken where it can be used, else by the estimate."""
+    """Count the tokens of a text by tiktoken if it can be used, else by the estimate."""
     return (_tiktoken_counter() or estimate_tokens)(text)
 
 
 def _counter_of_texts(counter: Any) -> Callable[[str], int]:
-    """Return the counter of texts that a user names or gives."""
+    """Return the counter of texts for a user's argument."""
     if counter is None:
         return _count_by_default
     if counter == "estimate":
@@ -282,7 +291,7 @@ VOCABULARY = "fb374d419588a4632f3f557e76b4b70aebbca790"
 _DIGEST = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
 """The name of tiktoken's file of o200k_base (the SHA-1 of its address), and the SHA-256 of its bytes."""
 _AT_ONCE = 32_768
-"""Characters that tiktoken splits at once: it fails with a million blanks."""
+"""Characters per call of tiktoken, which fails with a million blanks."""
 
 MESSAGE_OVERHEAD = 3
 """Tokens around each message: role and separators."""
@@ -291,22 +300,22 @@ COUNTS_KEPT = 8_192
 
 
 class TokenCounter:
-    """Counts what texts, messages and contexts cost, remembers it per message, and learns from what providers report.
+    """A token counter for texts, messages and contexts.
 
-    Cheap to make and safe to share between threads. tiktoken's vocabulary is looked for once in a process, at the first
-    count that needs it.
+    It caches the count of each message, and learns from the counts that providers report. Cheap to make and safe to
+    share between threads. tiktoken's vocabulary is looked for once in a process, at the first count that needs it.
 
     Args:
-        counter: What counts a text.
+        counter: The counter of texts.
 
-            - None: tiktoken's o200k_base where its file is on this machine, else the estimate.
+            - None: tiktoken's o200k_base if its file is on this machine, else the estimate.
             - "tiktoken", or "estimate" for an estimate that errs high.
             - "approximate": LangChain's `count_tokens_approximately`.
             - A callable from a string, a message or a list of messages to a number of tokens. The annotation of its
               parameter says which, or the name "text", "message" or "messages".
-            - Any LangChain model; its ``get_num_tokens`` is asked, which may use the network if the model does.
+            - Any LangChain model; its ``get_num_tokens`` is called, which may use the network if the model does.
 
-            Where a callable or model fails, the estimate answers and the failure is logged once.
+            If a callable or model fails, the estimate is used and the failure is logged once.
         image_tokens: Tokens for each image, whatever its size. Default 800, a photograph of about a megapixel.
 
     Raises:
@@ -399,9 +408,9 @@ class TokenCounter:
         Contexts of fewer than 200 tokens teach nothing, because overheads dominate there.
 
         Args:
-            counted: The tokens of the context, as `count` gives them before anything was learned.
+            counted: The tokens of the context, as `count` returns them before anything was learned.
             reported: The provider's input tokens, those read from a cache included (as LangChain's are).
-            reply_id: The reply that it came with, which teaches once. Default: none, and it teaches each time.
+            reply_id: The id of the reply with the report, which is used once. Default: none; every call is used.
         """
         if counted < _LEARNS_FROM or not isinstance(reported, int | float) or not 0 < reported < math.inf:
             return
@@ -415,7 +424,7 @@ class TokenCounter:
             self._factor += (ratio - self._factor) * max(0.2, 1 / self._learned)
 
     def factor(self) -> float:
-        """Return what counts are multiplied by: between 0.5 and 2.0, and 1.0 before anything was learned."""
+        """Return the factor of counts: 0.5 to 2.0, and 1.0 before anything was learned."""
         return self._factor
 
     def _count_texts(self, texts: tuple[str, ...]) -> int:
@@ -459,16 +468,16 @@ def _schema_text(tool: Any) -> str:
 
 
 def clipped(text: str, tokens: int, counter: TokenCounter, *, marker: str = "") -> str:
-    """Cut a text where it would cost more than so many tokens, at a blank where one is near.
+    """Cut a text to a number of tokens, at a blank if one is near.
 
     Args:
         text: Any text.
-        tokens: What the result may cost, the marker included.
+        tokens: Most tokens of the result, the marker included.
         counter: Counts tokens.
-        marker: What stands where it was cut. Default: nothing.
+        marker: The text at the cut. Default: nothing.
 
     Returns:
-        The text itself, where it is short enough.
+        The cut text, or the text itself if it is short enough.
     """
     if counter.count_text(text) <= tokens:
         return text
@@ -487,25 +496,25 @@ def clipped(text: str, tokens: int, counter: TokenCounter, *, marker: str = "") 
 CORE, RECALL, ARCHIVAL = ("core", "recall", "archival")
 """The sections of a prompt, in their order."""
 CUT = "..."
-"""What stands where a text was cut."""
+"""The marker at the end of a text that was cut."""
 
 
 class Budget(Options):
-    """How much room there is, for all and for each section, headings included.
+    """The most room for memory in a prompt, in total and per section, headings included.
 
-    What does not fit is left out: of core memory the least important and least recently updated first, of events the
-    oldest, of records the worst. Where not even one line fits, it is cut.
+    Items that do not fit are left out: of core memory the least important and least recently updated first, of events
+    the oldest, of records the worst. If not even one line fits, it is cut.
 
     Attributes:
-        total: For everything; core memory comes first, then events, then records. Default None: as much as it takes.
-        core: For core memory. Default None: as much as it takes.
-        recall: For events. Default None: as much as they take.
-        archival: For records. Default None: as much as they take.
-        archival_snippet: For one record; a longer one is shortened. Default 3,000.
-        unit: What all of them count: "characters" or "tokens". Default "characters".
+        total: For everything; core memory comes first, then events, then records. Default None: no limit.
+        core: For core memory. Default None: no limit.
+        recall: For events. Default None: no limit.
+        archival: For records. Default None: no limit.
+        archival_snippet: For one record; a longer record is shortened. Default 3,000.
+        unit: The unit of all limits: "characters" or "tokens". Default "characters".
 
     Raises:
-        InvalidInput: A value cannot be one.
+        InvalidInput: A value is invalid.
     """
 
     total: int | None = Field(default=None, ge=0)
@@ -517,16 +526,16 @@ class Budget(Options):
 
     @classmethod
     def of(cls, given: BudgetLike | None, defaults: Mapping[str, Any] | None = None) -> Budget:
-        """The budget that somebody means.
+        """Convert an argument to a budget.
 
         Args:
             given: A budget; a number, which is the total in characters; a mapping of the names of a budget's fields to
                 their values; or None.
-            defaults: What holds where the user says nothing, such as `section_budgets` of the settings, in
-                characters. Names that are for something else are left alone.
+            defaults: Values for fields that the user does not set, such as `section_budgets` of the settings, in
+                characters. Names that are not fields of a budget are ignored.
 
         Raises:
-            InvalidInput: It is none of these.
+            InvalidInput: The argument is none of these.
         """
         if isinstance(given, Budget):
             return given
@@ -542,7 +551,7 @@ class Budget(Options):
 
 
 class Measure:
-    """Says how large texts are in the unit of a budget, and cuts them.
+    """A ruler that measures and cuts texts in the unit of a budget.
 
     Args:
         budget: The budget.
@@ -553,11 +562,11 @@ class Measure:
         self._counter = (counter or TokenCounter()) if budget.unit == "tokens" else None
 
     def size(self, text: str) -> int:
-        """How large a text is."""
+        """Return the size of a text in the unit."""
         return len(text) if self._counter is None else self._counter.count_text(text)
 
     def cut(self, text: str, room: int) -> str:
-        """The beginning of a text that is too large, with a sign that it was cut; "" where there is no room."""
+        """Cut a text that is too large, and mark the cut; return "" if there is no room."""
         if self.size(text) <= room:
             return text
         if self._counter is None:
@@ -565,5 +574,5 @@ class Measure:
         return clipped(text, room, self._counter, marker=CUT) if room > self.size(CUT) else ""
 
     def characters(self, room: int) -> int:
-        """How many characters so much room holds, roughly."""
+        """Return roughly how many characters fit into so much room."""
         return room if self._counter is None else 4 * room

@@ -1,9 +1,9 @@
-"""An operation as a tool, which a model calls by its name and is answered with a text.
+"""LangChain tools made of operations. A model calls a tool by its name; the tool answers with a text.
 
-It works on the memory of the run in which it is called. Errors are told to the model in a sentence.
+A tool works on the memory of the run that calls it. It reports errors to the model in a sentence.
 
-What a model is told is short text or JSON, and data. Characters that steer a terminal or a reader, hide text, or turn
-it around are written as escapes.
+Answers are short text or JSON, and data. Characters that steer a terminal or a reader, hide text, or turn it around are
+written as escapes.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from langchain_agentmem.language_models.tool_arguments import Arguments
 from langchain_agentmem.storage.database import database_of
 
 PASSAGE = 1_000
-"""How much of one text a list shows, in characters."""
+"""Most characters of one text in a list."""
 MOST = 20_000
-"""How long a list may be, in characters; what does not fit is counted."""
+"""Most characters of a list; results that do not fit are only counted."""
 
 # Controls, what turns text around or hides it, halves of characters, private and tag characters.
 _STEERING = re.compile(
@@ -46,7 +46,7 @@ def told(value: Any) -> str:
     """Write a value for a model: a sentence as it is, anything else as JSON, on one line.
 
     Args:
-        value: A text, or what JSON knows, or a value of this package.
+        value: A text, a JSON value, or a value of this package.
     """
     if isinstance(value, str):
         return _STEERING.sub(_escape, value)
@@ -55,10 +55,10 @@ def told(value: Any) -> str:
 
 
 def listed(name: str, values: Sequence[Any]) -> dict[str, Any]:
-    """Return a list of results under its name, as many as may be shown, and how many were left out.
+    """Return the results that fit under a name, and the number of results left out.
 
     Args:
-        name: What they are.
+        name: The key of the list.
         values: The results, the most important first.
     """
     shown = json_value(values, "seconds")
@@ -69,12 +69,12 @@ def listed(name: str, values: Sequence[Any]) -> dict[str, Any]:
 
 
 def passage(text: str, note: str = "", most: int = PASSAGE) -> str:
-    """The beginning of a text.
+    """Return the beginning of a text.
 
     Args:
         text: Any text.
-        note: What is said where it was cut.
-        most: How much of it is shown, in characters.
+        note: The note at the cut.
+        most: Most characters of the text.
     """
     return text if len(text) <= most else f"{text[:most]} … {note}".rstrip()
 
@@ -92,16 +92,16 @@ def tools_of(
     namespace: Sequence[str] | None = None,
     **options: Any,
 ) -> list[BaseTool]:
-    """Tools by which operations are done on a memory of one kind.
+    """Make the tools of operations on a memory of one kind.
 
     Args:
-        operations: Which.
+        operations: The operations.
         kind: The kind of memory: `LayeredMemory` or `KGMemory`.
-        part: The method of an `AgentMemory` that hands it out.
-        memory: One of this kind; or an `AgentMemory`, or the path or URL of a database.
-        where: The name of a branch, or a config that names a thread. Default: the thread of the run that asks.
-        namespace: Whose it is. Default: that of the run.
-        options: What else both take: settings, and the model that sums up.
+        part: The method of an `AgentMemory` that returns such a memory.
+        memory: A memory of this kind; or an `AgentMemory`, or the path or URL of a database.
+        where: The name of a branch, or a config that names a thread. Default: the calling run's thread.
+        namespace: The namespace of the memory. Default: that of the run.
+        options: Other arguments of `kind` and the method: settings, and the model for summaries.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -133,14 +133,14 @@ def tools_of(
 
 
 LIMIT = 50
-"""Most results that one search gives."""
+"""Most results of one search."""
 
 
 logger = logging.getLogger(__name__)
 
 
 class _Tool(StructuredTool):
-    """A tool that takes its arguments under all the names that they have."""
+    """A tool that accepts its arguments under all of their names."""
 
     def _parse_input(self, tool_input: str | dict[str, Any], tool_call_id: str | None) -> str | dict[str, Any]:
         schema = self.args_schema
@@ -152,8 +152,11 @@ class _Tool(StructuredTool):
 
 
 def _tool_of(operation: ToolOperation, memory_of: Callable[[Mapping[str, Any]], Any]) -> BaseTool:
-    """Make the tool of an operation. It writes in the name of the model, and tells it of an error: the run goes on."""
-    # Functions of their own, since it is from them that LangChain learns that they want the run's config.
+    """Make the tool of an operation.
+
+    Its writes name the model as their source. It reports errors to the model, and the run goes on.
+    """
+    # Separate functions: from their signatures LangChain learns that they take the run's config.
 
     def use(*, config: RunnableConfig, **given: Any) -> str:
         try:
@@ -187,10 +190,12 @@ def _tool_of(operation: ToolOperation, memory_of: Callable[[Mapping[str, Any]], 
 
 
 def chosen(tools: Sequence[BaseTool], include: Iterable[str] | None, more: str = "") -> list[BaseTool]:
-    """Those of some tools that are named, in the order of the names; all, where none are. "mem_*" names several.
+    """Select tools by name, in the order of the names; "mem_*" selects several.
+
+    Without names, all tools are returned.
 
     Raises:
-        InvalidInput: There is no tool of a name; `more` is said then, too.
+        InvalidInput: There is no tool with a name; `more` is added to the message.
     """
     if include is None:
         return [*tools]
@@ -208,13 +213,13 @@ def chosen(tools: Sequence[BaseTool], include: Iterable[str] | None, more: str =
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolOperation:
-    """Something that a model can do with its memory.
+    """An operation on memory that a model can call.
 
     Attributes:
-        name: Its name.
-        about: What the model is told of it.
-        arguments: What it takes.
-        do: Does it on a `LayeredMemory`, or one on facts on a `KGMemory`, and returns what the model is told.
+        name: The name of the operation.
+        about: The description for the model.
+        arguments: The class of its arguments.
+        do: Runs it on a `LayeredMemory`, or on a `KGMemory` for facts, and returns the answer to the model.
     """
 
     name: str
@@ -224,5 +229,5 @@ class ToolOperation:
 
 
 def within(limit: int) -> int:
-    """How many results a model is given that wants so many."""
+    """Limit the number of results that a model requests to between 1 and `LIMIT`."""
     return min(max(1, limit), LIMIT)
