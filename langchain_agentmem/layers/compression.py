@@ -3,13 +3,13 @@
     compressor = Compressor(model, database=database)
     short = compressor.compress(text, 300, "an archived record")
 
-A model that fails, hangs, says nothing, or does not stop talking never stands in the way: its shortest answer is cut,
-or the text is, and an event says so. `truncated` cuts, and never within what is read as one character.
+A model that fails, hangs, returns nothing, or returns too much never blocks: its shortest answer is cut, or the text
+is, and an event reports it. `truncated` cuts a text, and never within one visible character.
 
-Answers that fit are remembered, by all that they depend on: the whole text, the limit, what the text is said to be, and
-the model. A text that was cut is not: the next time the model may be well again. (The original had one cache
-for all, without bound, which did not know the model.) The layered memories of one database share what is remembered,
-since each step of an agent makes a new one: what was shortened once stays the same bytes in its prompts.
+Answers that fit are cached, by everything that they depend on: the whole text, the limit, the description of the text,
+and the model. A text that was cut is not cached: the model may work the next time. (The original had one unbounded
+cache for all, whose keys did not include the model.) The layered memories of one database share the cache, since each
+step of an agent creates a new one: a text that was shortened once stays the same bytes in its prompts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from langchain_agentmem.storage.database import Database
 
 MARK = "\u2026"
-"""What stands where a text was cut."""
+"""The mark that ends a text that was cut."""
 
 
 _JOINER = "\u200d"
@@ -44,16 +44,16 @@ _MARKS = frozenset({"Mn", "Me", "Mc"})
 
 
 def truncated(text: str, max_chars: int) -> str:
-    """Cut a text that is too long: at a blank where one is near, and not within a character.
+    """Cut a text that is too long: at a blank if one is near, and not within a character.
 
-    Marks, joined emoji and surrogate pairs stay whole; where not even the first character fits, nothing is left.
+    Marks, joined emoji and surrogate pairs stay whole; if not even the first character fits, the result is empty.
 
     Args:
         text: Any text.
         max_chars: The most characters of the result, as `len` counts them; 0 or more.
 
     Returns:
-        The text itself, where it is short enough; else its beginning and "…", which is left out where there is no room.
+        The text itself if it is short enough; else its beginning and "…", which is omitted if it does not fit.
 
     Raises:
         InvalidInput: `max_chars` is no whole number, or negative.
@@ -109,19 +109,19 @@ class CompressionCache:
         self.kept: OrderedDict[Hashable, tuple[str, Any]] = OrderedDict()
 
     def forget(self) -> None:
-        """Forget every answer. One that a model is still writing goes into the former dictionary."""
+        """Forget every answer. An answer in progress goes into the former dictionary."""
         self.kept = OrderedDict()
 
 
 class Compressor:
-    """Makes texts fit. Safe to share between threads.
+    """A compressor that makes texts fit a limit. Safe to share between threads.
 
     Args:
-        model: Shortens them: a LangChain model, a function from messages to text, the name of a model, or None, and
-            they are cut. Default None.
-        database: Whose hooks are told when a text had to be cut although there is a model, and whose compressors share
-            what they remember until something is erased. Default: none.
-        attempts: How often a model is asked for one text at most. Default 3.
+        model: The model that shortens texts: a LangChain model, a function from messages to text, or the name of a
+            model. Default: None; texts are cut.
+        database: The database whose hooks receive an event when a text is cut although a model is set. Its compressors
+            share their cache until something is erased. Default: none.
+        attempts: The maximum number of times that a model is asked for one text. Default: 3.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -140,15 +140,15 @@ class Compressor:
             database.remembering.add(self._answers)
 
     def compress(self, text: str, max_chars: int, context: str = "") -> str:
-        """Make a text fit.
+        """Return a text that fits a limit.
 
         Args:
             text: Any text.
-            max_chars: The most characters that the result may have; 0 or more.
-            context: What the text is, in a few words, for the model ("an archived record"). Default: nothing is said.
+            max_chars: The maximum number of characters of the result; 0 or more.
+            context: A short description of the text for the model ("an archived record"). Default: none.
 
         Returns:
-            The text itself where it fits; else a shorter one, never longer than `max_chars`.
+            The text itself if it fits; else a shorter one, never longer than `max_chars`.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -176,7 +176,7 @@ class Compressor:
     acompress = awaited(compress)
 
     def _shorten(self, text: str, max_chars: int, context: str) -> str:
-        """Have a model shorten a text. Return its first answer that fits, else the shortest text that there is."""
+        """Return a model's first answer that fits, else the shortest of its answers and the text."""
         block = fenced(_MARK, text, of=context or None)
         question = [SystemMessage(_INSTRUCTIONS.replace("{max_chars}", str(max_chars))), HumanMessage(block)]
         asked: list[BaseMessage] = [*question]
@@ -207,16 +207,16 @@ class Compressor:
 
 
 def _said(text: str, reply: str) -> str:
-    """The text in a model's reply; empty if there is none."""
+    """Return the text in a model's reply; empty if the reply has none."""
     said = strip_reasoning(reply).strip()
     if (inside := _CODE.match(said)) is not None and not text.lstrip().startswith("```"):
         said = inside.group(1).strip()
-    said = _MARKED.sub(r"\1", said).strip()  # some models give the marks back
+    said = _MARKED.sub(r"\1", said).strip()  # some models return the marks
     return said if any(map(str.isalnum, said)) else ""
 
 
 def _name_of(model: Any) -> Hashable:
-    """What a model is called; one that has no name, such as a function, is known by its place."""
+    """Return the class and name of a model, or its `id()` if it has no name, as a function."""
     bound = getattr(model, "bound", model)
     name = getattr(bound, "model_name", None) or getattr(bound, "model", None)
     return (type(bound).__name__, name) if name and isinstance(name, str) else id(model)

@@ -1,7 +1,7 @@
-"""What the layers share: their settings, their values, whose memory they work on, and how they read and change it.
+"""The settings and values that the layers share, and the context in which they read and change a memory.
 
-A layer reads what its standpoint shows. All that one call writes is one transaction, made of *drafts* that are written
-together. Expired values are swept away with them, a few at a time.
+A layer reads what its standpoint shows. Each call writes in one transaction, made of *drafts* that are written
+together. The same transaction deletes expired values, a few at a time.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ class LayersConfig(Options):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> LayersConfig:
-        """Read the settings of layered memory from a configuration as the original has them.
+        """Read the settings of layered memory from a configuration of the original.
 
         Args:
             config: Settings by name. Those of other parts, such as `db_path`, are ignored.
 
         Raises:
-            InvalidInput: It is no mapping, or a value is wrong.
+            InvalidInput: The configuration is no mapping, or a value is wrong.
         """
         if not isinstance(config, Mapping):
             raise InvalidInput(f"A configuration is a mapping of names to values, not {type(config).__name__}.")
@@ -81,17 +81,17 @@ class LayersConfig(Options):
 
 
 USUAL_LAYERS = LayersConfig()
-"""How layered memory behaves where nobody says otherwise."""
+"""The default settings of layered memory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WrittenEntry:
-    """What a layer holds: where it comes from.
+    """An entry of a layer, with its origin.
 
     Attributes:
         thread_id: The thread that wrote it; None for a branch.
-        source: Where it comes from: "user", "model", "tool", "import", "person"; None for the application's code.
-        actor: Who that is, such as a tool's name.
+        source: Its source: "user", "model", "tool", "import", "person"; None for the application's code.
+        actor: The name of the source, such as a tool's name.
     """
 
     thread_id: str | None = field(default=None, compare=False, repr=False)
@@ -100,12 +100,12 @@ class WrittenEntry:
 
 
 def origin(kept: MemoryVersion) -> dict[str, Any]:
-    """Where a row comes from, as fields of `WrittenEntry`."""
+    """Return the origin of a row as fields of `WrittenEntry`."""
     return {"thread_id": kept.thread, "source": kept.source, "actor": kept.actor}
 
 
 USUAL = 3
-"""The importance of what is given none."""
+"""The default importance."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,14 +114,14 @@ class CoreEntry(WrittenEntry):
 
     Attributes:
         key: Its key.
-        value: What it says.
+        value: Its text.
         importance: From 1 to 5.
-        expires_at: When it ends, in UTC; None for never.
-        created_at: When the key was first set.
-        updated_at: When this value was.
+        expires_at: The time it ends, in UTC; None for never.
+        created_at: The time the key was first set.
+        updated_at: The time this value was set.
         thread_id: The thread that set it; None for a branch.
-        source: Where it comes from: "user", "model", "tool", "import", "person"; None for the application's code.
-        actor: Who that is, such as a tool's name.
+        source: Its source: "user", "model", "tool", "import", "person"; None for the application's code.
+        actor: The name of the source, such as a tool's name.
     """
 
     key: str
@@ -134,18 +134,18 @@ class CoreEntry(WrittenEntry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event(WrittenEntry):
-    """Something that happened.
+    """An event of recall memory.
 
     Attributes:
         id: Its id.
-        kind: What kind of thing, such as "execution_result".
-        content: What happened.
-        created_at: When, in UTC.
-        score: How well it answers the search that found it; None if no search did.
-        why: Why that found it.
+        kind: Its kind, such as "execution_result".
+        content: Its text.
+        created_at: The time it happened, in UTC.
+        score: Its relevance to the search that found it; None if no search did.
+        why: The explanation of the score.
         thread_id: The thread that wrote it; None for a branch.
-        source: Where it comes from: "user", "model", "tool", "import", "person"; None for the application's code.
-        actor: Who that is, such as a tool's name.
+        source: Its source: "user", "model", "tool", "import", "person"; None for the application's code.
+        actor: The name of the source, such as a tool's name.
     """
 
     id: str
@@ -162,16 +162,16 @@ class Record(WrittenEntry):
 
     Attributes:
         id: Its id.
-        content: What it says.
+        content: Its text.
         tags: Its tags, in the order in which they were given.
-        created_at: When it was written first, in UTC.
-        updated_at: When this version of it was written.
-        score: How well it answers the search that found it; None if no search did.
-        why: Why that found it.
-        details: Whatever else belongs to it: of a consolidated record the `events` that it stands for.
+        created_at: The time it was first written, in UTC.
+        updated_at: The time this version was written.
+        score: Its relevance to the search that found it; None if no search did.
+        why: The explanation of the score.
+        details: Its other fields: in a consolidated record the `events` that it stands for.
         thread_id: The thread that wrote this version; None for a branch.
-        source: Where it comes from: "user", "model", "tool", "import", "person"; None for the application's code.
-        actor: Who that is, such as a tool's name.
+        source: Its source: "user", "model", "tool", "import", "person"; None for the application's code.
+        actor: The name of the source, such as a tool's name.
     """
 
     id: str
@@ -185,7 +185,7 @@ class Record(WrittenEntry):
 
 
 def entry_of(kept: MemoryVersion) -> CoreEntry:
-    """The value that a row is."""
+    """Convert a row to a `CoreEntry`."""
     return CoreEntry(
         key=kept.key,
         value=kept.text,
@@ -198,14 +198,14 @@ def entry_of(kept: MemoryVersion) -> CoreEntry:
 
 
 def event_of(kept: MemoryVersion) -> Event:
-    """The event that a row is."""
+    """Convert a row to an `Event`."""
     return Event(
         id=kept.key, kind=kept.label or "", content=kept.text, created_at=moment(kept.created_at), **origin(kept)
     )
 
 
 def record_of(kept: MemoryVersion) -> Record:
-    """The record that a row is."""
+    """Convert a row to a `Record`."""
     return Record(
         id=kept.key,
         content=kept.text,
@@ -222,18 +222,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerContext(MemorySession):
-    """What the layers of one memory stand on.
+    """The context that the layers of one memory share.
 
     Attributes:
-        settings: How it behaves.
-        compressor: Makes texts fit, with a model or without one.
+        settings: The settings of the memory.
+        compressor: The compressor that makes texts fit, with a model or without one.
     """
 
     settings: LayersConfig
     compressor: Compressor
 
     def clean(self, text: str) -> str:
-        """A text without secrets."""
+        """Remove secrets from a text, if the settings say so."""
         return redact(text) if self.settings.redact_secrets else text
 
 
@@ -241,7 +241,7 @@ class Layer:
     """A part of a layered memory.
 
     Args:
-        ground: What it stands on.
+        ground: The context of the memory.
     """
 
     def __init__(self, ground: LayerContext) -> None:
@@ -250,7 +250,7 @@ class Layer:
 
     @property
     def settings(self) -> LayersConfig:
-        """How it behaves."""
+        """The settings of the memory."""
         return self._ground.settings
 
     def _one(
@@ -271,9 +271,9 @@ class Layer:
         """List the newest events or records, the oldest of them first.
 
         Args:
-            verb: What it is called in a trace; None for a detail of another step.
-            kind: What is listed.
-            most: How many.
+            verb: The name of the step in a trace; None for a detail of another step.
+            kind: The kind of row to list.
+            most: The maximum number.
             tags: Only records that have all of these tags.
             label: Only events of this kind.
             more: As for `MemorySession.read`.
@@ -288,12 +288,12 @@ class Layer:
         return self._ground.read(verb, look, **shown, **more)
 
     def _found(self, kind: str, query: str, most: int, tags: Collection[str] = ()) -> list[Any]:
-        """Search events or records, the best first; for the query "*" return all, the newest first.
+        """Search events or records, the best first; "*" returns all, the newest first.
 
         Args:
-            kind: What is searched.
+            kind: The kind of row to search.
             query: Any text.
-            most: The most hits.
+            most: The maximum number of hits.
             tags: Only records that have all of these tags.
         """
         name, inputs = f"{PARTS[kind]}.search", {"query": query, "limit": bounded(most), "tags": tags or None}
@@ -307,7 +307,7 @@ class Layer:
         return values
 
     def _deleted(self, kind: str, key: str, /, **inputs: Any) -> bool:
-        """Delete one thing. Return whether it was there."""
+        """Delete one entry. Return whether it existed."""
 
         def make(tx: Transaction, change: PendingWrite) -> bool:
             there = memory_rows.named(tx, change.view, kind, [key])
@@ -319,12 +319,12 @@ class Layer:
 
 
 def has_tags(kept: MemoryVersion, tags: Collection[str]) -> bool:
-    """Whether a row has all of some tags."""
+    """Return whether a row has all of some tags."""
     return set(tags) <= set(kept.extra.get("tags", ()))
 
 
 def bounded(most: int) -> int | None:
-    """A limit as a trace shows it: None for all."""
+    """Return a limit as a trace shows it: None for all."""
     return None if most == ALL else most
 
 

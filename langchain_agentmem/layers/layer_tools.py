@@ -1,11 +1,11 @@
-"""Tools by which an agent keeps its own memory: notes that it always sees, events, and records that it searches.
+"""Tools that let an agent keep its own memory: notes that it always sees, events, and records that it searches.
 
     agent = create_agent(model, tools=layer_tools(memory), checkpointer=memory.checkpointer)
 
-They work on the memory of the thread in which they are called, so that they rewind with it, or on a branch that is
-named. What they give is data. Whatever goes wrong is told to the model in a sentence.
+They work on the memory of the thread in which they are called, so that their changes rewind with it, or on a named
+branch. Their results are data. Each error is reported to the model in a sentence.
 
-An operation is a function of the memory and its arguments, named like its tool, which returns what the model is told.
+An operation is a function of the memory and its arguments, named like its tool. It returns the answer to the model.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from langchain_agentmem.search.memory_search import origin_of
 from langchain_agentmem.storage.database import MemoryLike
 
 NEWEST = 10
-"""How many events and records a reading of a branch shows."""
+"""The number of events and of records that `mem_node_read` shows."""
 TRACE = 200  # characters of a name in a sentence
 _NO_RECORD = "There is no record {}; mem_archival_search shows the ids."
 
@@ -126,9 +126,9 @@ def _mem_node_write(layers: Any, given: given_as.NodeWrite) -> str:
 
 
 def _branch(layers: Any, name: str | None) -> Any:
-    """The branch that a model means: this one, or one that was forked from it, however far.
+    """Return the branch that a model names: this one, or a direct or indirect fork of it.
 
-    Others may be other people's.
+    Other branches may belong to other people.
     """
     if name is None or name == layers.name:
         return layers
@@ -176,7 +176,7 @@ def _record(record: Any) -> dict[str, Any]:
 
 
 def _from(written: Any) -> dict[str, str]:
-    """Where something comes from, where it is known."""
+    """Return the origin of an entry as {"from": …}; empty if it is unknown."""
     origin = origin_of(written)
     return {"from": origin} if origin else {}
 
@@ -186,7 +186,7 @@ def _named(name: str) -> str:
 
 
 SMALL_SET = ("mem_core_set", "mem_core_del", "mem_archival_write", "mem_archival_search")
-"""What an agent needs most: to keep something in mind, to let go of it, to note something, and to look it up."""
+"""The tools an agent needs most: to set and delete a note, to write a record, and to search records."""
 
 
 def layer_tools(
@@ -197,15 +197,16 @@ def layer_tools(
     settings: LayersConfig | None = None,
     model: ModelLike | None = None,
 ) -> list[BaseTool]:
-    """The tools `mem_core_get`, `mem_core_set`, `mem_recall_append`, … and `consolidate`.
+    """Return the tools `mem_core_get`, `mem_core_set`, … and `consolidate`.
 
     Args:
-        memory: An `AgentMemory`, or the path or URL of a database; or a `LayeredMemory`, which they all work on then.
+        memory: An `AgentMemory`, or the path or URL of a database; or a `LayeredMemory` for all tools to work on.
         branch_or_config: The name of a branch, or a config that names a thread. Default: the thread of the run that
             calls the tool.
-        namespace: Whose it is. Default: that of the run.
-        settings: How the memory behaves, unless it is a `LayeredMemory`. Default: `LayersConfig()`.
-        model: Who compresses what is too long and sums up old events, unless it is a `LayeredMemory`. Default: nobody.
+        namespace: The namespace of the memory. Default: that of the run.
+        settings: The settings of the memory, unless it is a `LayeredMemory`. Default: `LayersConfig()`.
+        model: The model that compresses long texts and summarizes old events, unless the memory is a `LayeredMemory`.
+            Default: none.
 
     Raises:
         InvalidInput: An argument is wrong.

@@ -1,4 +1,4 @@
-"""`LayeredMemory`: core, recall and archival memory in one place on a branch or a thread.
+"""`LayeredMemory`: core, recall and archival memory of a branch or a thread.
 
     layers = memory.layers("user-42")
     layers.core.set("name", "Ada")
@@ -6,11 +6,11 @@
     layers.archival.write("Lives in Turin.", tags=["home"])
     draft = layers.fork("draft")
 
-The fork sees all of it, and nothing that comes later.
+The fork sees all of it, and nothing that is written later.
 
-On a thread it is part of the thread: time travel, "edit and regenerate" and forks take it along. What an agent
-remembers at a checkpoint is what it had remembered there, and a step that fails, is retried, or is resumed after a
-crash remembers once.
+The memory of a thread is part of the thread: time travel, "edit and regenerate" and forks include it. At a checkpoint
+an agent remembers exactly what it had remembered there. A step that fails, is retried, or is resumed after a crash
+writes its memory once.
 
     from langchain_core.messages import AIMessage
     from langchain_core.runnables import RunnableConfig
@@ -95,7 +95,7 @@ LAYERS = ("core", "recall", "archival")
 
 
 class WriteResult(NamedTuple):
-    """What was written.
+    """The keys and ids that `LayeredMemory.write` wrote.
 
     Attributes:
         core: The keys that were set.
@@ -111,7 +111,7 @@ class WriteResult(NamedTuple):
 def _held(
     tx: Transaction, view: MemoryView, layers: Collection[str] = LAYERS, newest: int | None = None
 ) -> prompt_context.PromptMaterial:
-    """What some layers of a memory show."""
+    """Read some layers of a memory."""
     core = memory_layers.everything(tx, view) if "core" in layers else []
     events = memory_rows.newest(tx, view, EVENT, limit=newest) if "recall" in layers else []
     records = memory_rows.current(tx, view, RECORD) if "archival" in layers else []
@@ -124,10 +124,10 @@ _SETTING = {"value": "value", "importance": "importance", "ttl": "ttl"}
 
 
 def _form(what: str, given: Any, main: str, names: Mapping[str, str]) -> dict[str, Any]:
-    """What is written, by the names that it has here. A text alone is what it says."""
+    """Map given fields to our names for them. A text alone is the value of the field `main`."""
     if not isinstance(given, Mapping):
         return {main: given}
-    # A misspelled name that is passed over in silence would look as if it had been obeyed.
+    # A misspelled name that is ignored silently would look as if it had taken effect.
     if not given.keys() <= names.keys() or main not in (form := {names[name]: value for name, value in given.items()}):
         raise InvalidInput(f"{what} has {', '.join(names)}, and always {main}; got {safe_repr(list(given))}.")
     return form
@@ -140,7 +140,7 @@ def _listed(name: str, given: Any) -> list[Any]:
 
 
 LayerEntry: TypeAlias = str | Mapping[str, Any]
-"""An event or a record to be written: its text, or its fields by their names."""
+"""An event or a record to write: its text, or its fields by name."""
 
 
 Level: TypeAlias = Literal["low", "medium", "high", "critical"]
@@ -148,24 +148,24 @@ LEVELS: tuple[Level, ...] = ("low", "medium", "high", "critical")
 THRESHOLDS = (0.70, 0.85, 0.95)
 """The shares of the budgets at which the pressure is medium, high and critical."""
 MANY_RECORDS = 100
-"""From more records than these on it is said that some could go."""
+"""With more records than these, `pressure` recommends pruning."""
 UNIMPORTANT = 2
-"""What leaves core memory at high pressure is at most so important."""
+"""The highest importance of values that leave core memory at high pressure."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryPressure:
-    """How full a memory is.
+    """The pressure of a memory: its fill level, and recommended actions.
 
     Attributes:
         level: "low", "medium", "high" or "critical".
-        overall: The share by which the level is judged: 60 % that of core, 40 % that of recall memory.
+        overall: The share that determines the level: 60 % that of core memory, 40 % that of recall memory.
         core: The share of its budget that core memory takes.
-        recall: How many times its window recall memory has.
-        core_chars: What core memory takes, in characters.
-        events: How many events there are.
-        records: How many records there are.
-        recommendations: What could be done: "consolidate_recall", "evict_core", "compress_core", "summarize_recall",
+        recall: The number of events, divided by `recall_max_events` of the settings.
+        core_chars: The size of core memory, in characters.
+        events: The number of events.
+        records: The number of records.
+        recommendations: Recommended actions: "consolidate_recall", "evict_core", "compress_core", "summarize_recall",
             "prune_archival".
     """
 
@@ -180,7 +180,7 @@ class MemoryPressure:
 
 
 def pressure_of(chars: int, events: int, records: int, settings: LayersConfig) -> MemoryPressure:
-    """Return how full a memory is, of which core memory takes so many characters."""
+    """Return the pressure of a memory, given its characters in core, events and records."""
     core, recall = chars / settings.core_max_chars, events / settings.recall_max_events
     overall = 0.6 * core + 0.4 * min(recall, 1)
     medium, high, _ = THRESHOLDS
@@ -206,22 +206,22 @@ def pressure_of(chars: int, events: int, records: int, settings: LayersConfig) -
 class LayeredMemory(Layer):
     """Core, recall and archival memory on a branch, or of a thread.
 
-    Every method that reads or writes has an awaited twin, with an `a` before its name.
+    Every method that reads or writes has an async twin, prefixed with `a`.
 
     Attributes:
         core: A few keys and values that are always in the prompt.
         recall: The timeline of events.
-        archival: Records that are kept for good, and found by search.
-        resources: What the agent was given to work with, and what it used of it.
-        settings: How it behaves.
+        archival: Records that are kept permanently, and found by search.
+        resources: The resources that the agent was given, and its uses of them.
+        settings: The settings of the memory.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
-        branch: The name of a branch, which begins to exist with the first write; or a standpoint.
-        namespace: Whose it is. Default: the running config's, else the root.
-        settings: How it behaves. Default: `LayersConfig()`.
-        model: Who compresses what is too long and sums up old events: a LangChain model, a function from messages to
-            text, or the name of a model. Default: nobody; texts are cut, and events listed.
+        branch: The name of a branch, which the first write creates; or a standpoint.
+        namespace: The namespace of the memory. Default: the running config's, else the root.
+        settings: The settings of the memory. Default: `LayersConfig()`.
+        model: The model that compresses long texts and summarizes old events: a LangChain model, a function from
+            messages to text, or the name of a model. Default: none; texts are cut, and events listed.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -260,25 +260,25 @@ class LayeredMemory(Layer):
 
     @property
     def namespace(self) -> Namespace:
-        """Whose memory it is."""
+        """The namespace of the memory."""
         return namespace_of(self._ground.point.path)
 
     @property
     def _facts_ground(self) -> FactsContext:
-        """Where the facts of the same branch or thread are."""
+        """The context of the facts of the same branch or thread."""
         return FactsContext(database=self._ground.database, point=self._ground.point)
 
     def is_enabled(self) -> bool:
-        """Whether agents should use it, as its settings say."""
+        """Return whether agents should use the memory: the setting `enabled`."""
         return self.settings.enabled
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({safe_repr(self.name)}, namespace={safe_repr(self.namespace)})"
 
-    # -- everything at once ----------------------------------------------------------------------------------------
+    # -- all layers ------------------------------------------------------------------------------------------------
 
     def read(self, scope: Literal["all", "core", "recall", "archival"] = "all") -> dict[str, Any]:
-        """Everything that this memory shows (the original's `mem_node_read`).
+        """Return everything that this memory shows (the original's `mem_node_read`).
 
         Args:
             scope: "all", "core", "recall" or "archival". Default: "all".
@@ -288,7 +288,7 @@ class LayeredMemory(Layer):
             "archival": records with "id", "content", "tags" and "timestamp". Timestamps are seconds since 1970.
 
         Raises:
-            InvalidInput: There is no such scope.
+            InvalidInput: The scope is unknown.
         """
         check_value(Literal["all", "core", "recall", "archival"], scope, "scope")
         layers = LAYERS if scope == "all" else (scope,)
@@ -307,7 +307,7 @@ class LayeredMemory(Layer):
         recall: LayerEntry | Sequence[LayerEntry] | None = None,
         archival: LayerEntry | Sequence[LayerEntry] | None = None,
     ) -> WriteResult:
-        """Write to several layers, all of it or nothing (the original's `mem_node_write`).
+        """Write to several layers in one transaction (the original's `mem_node_write`).
 
         Args:
             core: Values by key; a value is text, or a mapping with "value", "importance" and "ttl".
@@ -319,7 +319,7 @@ class LayeredMemory(Layer):
             The keys that were set, and the ids of the events and records.
 
         Raises:
-            InvalidInput: Something of it is wrong.
+            InvalidInput: An argument is wrong.
         """
         check_value(Mapping[Any, Any] | None, core, "core")
         values = {key: _form("A value of core memory", value, "value", _SETTING) for key, value in (core or {}).items()}
@@ -359,15 +359,15 @@ class LayeredMemory(Layer):
     # -- branches --------------------------------------------------------------------------------------------------
 
     def at(self, name: str) -> Self:
-        """The memory of another branch of this namespace, with the same settings.
+        """Return the memory of another branch of this namespace, with the same settings.
 
         Raises:
-            InvalidInput: This cannot be the name of a branch.
+            InvalidInput: The name is not valid for a branch.
         """
         return self._on(BranchPosition(self._ground.point.path, id_of(name, "branch"), self._ground.database.scopes))
 
     def fork(self, name: str) -> LayeredMemory:
-        """Begin a branch here: it sees all that this one has, and nothing of what comes later. Nothing is copied.
+        """Fork a branch that sees this memory as it is now, not later writes. Nothing is copied.
 
         Args:
             name: The name of the fork.
@@ -380,13 +380,13 @@ class LayeredMemory(Layer):
     afork = awaited(fork, writes=True)
 
     def ancestors(self) -> list[str]:
-        """The names of the branches that this one was forked from, the root first, and its own at the end."""
+        """Return the names of the branches from the root of the forks to this one."""
         return branches.tracing_back(self._ground)
 
     aancestors = awaited(ancestors)
 
     def tree(self) -> BranchTree:
-        """The tree of forks that this branch is part of, from its root; `str` of it shows it.
+        """Return the whole tree of forks that contains this branch; `str` formats it.
 
         Raises:
             InvalidInput: This is the memory of a thread.
@@ -396,13 +396,13 @@ class LayeredMemory(Layer):
     atree = awaited(tree)
 
     def diff(self, other: str | LayeredMemory) -> BranchDiff:
-        """What tells this memory from another.
+        """Compare this memory with another.
 
         Args:
             other: A branch of this namespace, or its name.
 
         Raises:
-            InvalidInput: It is neither.
+            InvalidInput: `other` is neither.
         """
         return branches.comparing(self._ground, self._point_of(other))
 
@@ -411,23 +411,23 @@ class LayeredMemory(Layer):
     # -- room ------------------------------------------------------------------------------------------------------
 
     def pressure(self) -> MemoryPressure:
-        """How full this memory is, and what could be done about it."""
+        """Return how full this memory is, with recommended actions."""
         return self._pressure("pressure")
 
     apressure = awaited(pressure)
 
     def consolidate(self, level: Level | None = None) -> ConsolidationReport:
-        """Make room, as much as a level of pressure asks for.
+        """Make room, according to a level of pressure.
 
-        From "medium" on old events become records of archival memory. From "high" on what is unimportant (2 or less)
-        leaves core memory until that is at ease; at "critical" whatever is beyond its budget leaves. What stays keeps
-        its importance and its end.
+        From "medium" on, old events become records of archival memory. From "high" on, unimportant values (2 or less)
+        leave core memory until it takes at most 70 % of its budget; at "critical", whatever exceeds the budget leaves
+        too. The other values keep their importance and expiry.
 
         Args:
-            level: "low", "medium", "high" or "critical". Default: that of the pressure there is.
+            level: "low", "medium", "high" or "critical". Default: that of the present pressure.
 
         Raises:
-            InvalidInput: There is no such level.
+            InvalidInput: The level is unknown.
         """
         check_value(Level | None, level, "level")
         settings, report = self.settings, ConsolidationReport()
@@ -461,12 +461,12 @@ class LayeredMemory(Layer):
         return self._ground.read(verb, look)
 
     def compress(self, text: str, max_chars: int, hint: str = "") -> str:
-        """Make a text fit: as it is, as a model shortens it, or cut. Never longer than `max_chars`.
+        """Return a text that fits `max_chars`: unchanged, shortened by a model, or cut.
 
         Args:
             text: Any text.
-            max_chars: The most characters that the result may have.
-            hint: What the text is, in a few words, for the model. Default: nothing is said.
+            max_chars: The maximum number of characters of the result.
+            hint: A short description of the text for the model. Default: none.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -478,14 +478,14 @@ class LayeredMemory(Layer):
     # -- prompts ---------------------------------------------------------------------------------------------------
 
     def context(self, task_hint: str | None = None) -> dict[str, Any]:
-        """What belongs into a prompt, as data (the original's `get_memory_context`).
+        """Return the memory for a prompt, as data (the original's `get_memory_context`).
 
         Args:
-            task_hint: What the prompt is about; records are searched for it. Default: no records.
+            task_hint: The topic of the prompt, for which records are searched. Default: no records.
 
         Returns:
             "core": values by key; "recall": the newest events with "id", "type", "content" and "timestamp", oldest
-            first; "archival": what was found, with "id", "content", "tags" and "timestamp".
+            first; "archival": the records found, with "id", "content", "tags" and "timestamp".
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -498,14 +498,13 @@ class LayeredMemory(Layer):
     acontext = awaited(context)
 
     def format_for_prompt(self, task_hint: str | None = None, budget: BudgetLike | None = None) -> str:
-        """The same as text, with the headings and lines of the original (`format_memory_for_prompt`).
+        """Return the memory for a prompt, as text (the original's `format_memory_for_prompt`).
 
-        As long as nothing changes it is the same, byte by byte.
+        It has the headings and lines of the original. As long as nothing changes, the text is the same bytes.
 
         Args:
-            task_hint: What the prompt is about; records are searched for it. Default: no records.
-            budget: How much room there is: a number of characters, a mapping or a `Budget`. Default: that of the
-                settings.
+            task_hint: The topic of the prompt, for which records are searched. Default: no records.
+            budget: The room: a number of characters, a mapping or a `Budget`. Default: that of the settings.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -520,7 +519,7 @@ class LayeredMemory(Layer):
     aformat_for_prompt = awaited(format_for_prompt)
 
     def _material(self, task_hint: str | None) -> prompt_context.PromptMaterial:
-        """What there is for a prompt: records only where they are searched for."""
+        """Read the material of a prompt; records only if there is a hint to search them for."""
         most = self.settings.recall_max_events
         material = self._ground.read(None, lambda tx, view: _held(tx, view, ("core", "recall"), most))
         if task_hint is None:
@@ -528,16 +527,16 @@ class LayeredMemory(Layer):
         return material._replace(records=self.archival.search(task_hint, self.settings.retrieval_k))
 
     def export_final(self, output_dir: str | os.PathLike[str]) -> tuple[Path, Path]:
-        """Write the final memory as a text and as JSON, under the names of the settings.
+        """Write the final memory as text and as JSON, to the file names of the settings.
 
         Args:
-            output_dir: Where to; the folder is made if it is not there. Files of these names are replaced.
+            output_dir: The folder, which is created if it is missing. Files of these names are replaced.
 
         Returns:
             The paths of the text and of the data.
 
         Raises:
-            InvalidInput: They cannot be written.
+            InvalidInput: The files cannot be written.
         """
         held = self._ground.read("layers.export_final", _held)
         final = prompt_context.final_memory(held.core, held.events, held.records)

@@ -1,4 +1,4 @@
-"""`Corrections`: a person corrects what is remembered. Each change says who made it and when, and can be undone.
+"""`Corrections`: people correct what is remembered. Each change records who made it and when, and can be undone.
 
     from langchain_agentmem import AgentMemory
 
@@ -9,8 +9,8 @@
         memory.corrections.undo(made.id, by="Maria", namespace=("users", "ada"))
         print([each.after for each in memory.corrections.history("core", "city", namespace=("users", "ada"))])
 
-Where threads share a namespace, what one of them remembers is corrected on the branch "main", for all of them. A thread
-that shares nothing is corrected at its newest checkpoint, with `thread_id`; its past stays as it was.
+If threads share a namespace, their memory is corrected on the branch "main", for all of them. A thread that shares
+nothing is corrected at its newest checkpoint, with `thread_id`; its past stays as it was.
 """
 
 from __future__ import annotations
@@ -59,21 +59,21 @@ Values: TypeAlias = Mapping[str, Any]
 class Correction:
     """A change that a person made.
 
-    What it holds is for "core" a `value`, `importance` and `expires_at`; for "record" `content` and `tags`; for "fact"
+    The values of "core" have `value`, `importance` and `expires_at`; of "record" `content` and `tags`; of "fact"
     `role`, `subject`, `predicate`, `object`, `valid_from`, `valid_to` and `confidence`.
 
     Attributes:
-        id: Its id, one of its own in the namespace.
-        kind: What was corrected: "core", "record" or "fact".
+        id: Its id, unique in the namespace.
+        kind: The kind of value: "core", "record" or "fact".
         key: The key, or the id of the record or fact.
-        namespace: Whose it is.
-        branch: The branch; of what is a thread's alone its id.
-        by: Who corrected it.
-        at: When, in UTC.
-        before: What was there; None where nothing was.
-        after: What is there since; None where it was deleted.
-        undoes: The correction that this one takes back, if it does.
-        thread_id: The thread, where it is that thread's alone.
+        namespace: The namespace of the value.
+        branch: The branch; for the memory of one thread alone the thread's id.
+        by: The name of the person.
+        at: The time of the correction, in UTC.
+        before: The previous value; None if there was none.
+        after: The corrected value; None if it was deleted.
+        undoes: The id of the correction that this one undoes; None for others.
+        thread_id: The thread, for the memory of one thread alone; else None.
     """
 
     id: str
@@ -91,15 +91,15 @@ class Correction:
 
 
 class CurrentValue(NamedTuple):
-    """What can be corrected, as it is now.
+    """A value that can be corrected, as it is now.
 
     Attributes:
-        value: What it holds, as in a `Correction`; None where nothing is there.
-        version: Tells it from what it was and will be: given as `expected`, it keeps a correction from replacing what
+        value: The fields of the value, as in a `Correction`; None if there is none.
+        version: The version of the value: passed as `expected`, it keeps a correction from replacing a value that
             nobody has looked at.
-        at: When this version was written, in UTC.
-        source: Where it comes from: "user", "model", "tool", "import", "person"; None for the application's code.
-        actor: Who that is.
+        at: The time this version was written, in UTC.
+        source: Its source: "user", "model", "tool", "import", "person"; None for the application's code.
+        actor: The name of the source.
         thread_id: The thread that wrote it; None for a branch.
     """
 
@@ -112,7 +112,7 @@ class CurrentValue(NamedTuple):
 
 
 class CorrectionTarget(TypedDict, total=False):
-    """Where the value that is corrected stands.
+    """The location of the value to correct.
 
     Attributes:
         namespace: Its namespace. Default: that of the running config, else the root.
@@ -126,13 +126,13 @@ class CorrectionTarget(TypedDict, total=False):
 
 
 class CorrectionOptions(CorrectionTarget, total=False):
-    """Where the value stands, who corrects it, and what it is expected to be.
+    """The location of the value to correct, the person, and the expected version.
 
     Attributes:
         namespace: Its namespace. Default: that of the running config, else the root.
         branch: Its branch. Default: "main", which the threads of a namespace see.
         thread_id: A thread that shares nothing with others, at its newest checkpoint, in place of a branch.
-        by: The name of the person who corrects it.
+        by: The name of the person who corrects the value.
         expected: The `version` that `present` returned for it. Default: any.
     """
 
@@ -141,17 +141,17 @@ class CorrectionOptions(CorrectionTarget, total=False):
 
 
 _Edit: TypeAlias = Callable[[LayeredMemory, Transaction, PendingWrite, Any], None]
-"""Adds the next version of the present one to a change."""
+"""A function that adds the next version of the present value to a change."""
 
 
 class Corrections:
-    """What people correct. Every method has an awaited twin, with an `a` before its name.
+    """The corrections that people make; each method has an async twin, prefixed with `a`.
 
     A correction is a version with the source "person", which names the person. It stays in the history when newer
-    versions follow, until its value, or what the value before came from, is erased.
+    versions follow, until its value, or the source of the value before, is erased.
 
     Args:
-        database: Where.
+        database: The database.
     """
 
     def __init__(self, database: Database) -> None:
@@ -162,17 +162,19 @@ class Corrections:
     def core(
         self, key: str, value: str, *, importance: int | None = None, **how: Unpack[CorrectionOptions]
     ) -> Correction:
-        """Correct a value of core memory, or add one. Its end stays, and nothing leaves to make room.
+        """Correct a value of core memory, or add one.
+
+        Its expiry stays, and no other value is evicted.
 
         Args:
-            key: Its key.
-            value: What it says from now on.
-            importance: From 1 to 5. Default: as it was, for a new one 3.
+            key: The key of the value.
+            value: The new value.
+            importance: From 1 to 5. Default: unchanged; 3 for a new value.
             **how: `by`, `expected`, `namespace`, and `branch` or `thread_id`; see `CorrectionOptions`.
 
         Raises:
-            InvalidInput: An argument is wrong, or it says so already.
-            Outdated: It has another version.
+            InvalidInput: An argument is wrong, or nothing would change.
+            Outdated: The value has another version.
         """
 
         def edit(layers: LayeredMemory, _: Transaction, change: PendingWrite, old: MemoryVersion | None) -> None:
@@ -193,17 +195,17 @@ class Corrections:
         tags: Sequence[str] | None = None,
         **how: Unpack[CorrectionOptions],
     ) -> Correction:
-        """Correct a record of archival memory; what is not given stays as it is.
+        """Correct the content or tags of a record of archival memory.
 
         Args:
-            record_id: Which record.
-            content: What it says from now on.
-            tags: Its tags; an empty list takes them all.
+            record_id: The id of the record.
+            content: Its new content. Default: unchanged.
+            tags: Its new tags; an empty list removes all. Default: unchanged.
             **how: `by`, `expected`, `namespace`, and `branch` or `thread_id`; see `CorrectionOptions`.
 
         Raises:
-            InvalidInput: An argument is wrong, there is no such record, or it says so already.
-            Outdated: It has another version.
+            InvalidInput: An argument is wrong, the record does not exist, or nothing would change.
+            Outdated: The value has another version.
         """
 
         def edit(layers: LayeredMemory, _: Transaction, change: PendingWrite, old: MemoryVersion) -> None:
@@ -216,18 +218,18 @@ class Corrections:
     arecord = awaited(record, writes=True)
 
     def fact(self, fact_id: str, /, *, by: str, expected: str | None = None, **changes: Any) -> Correction:
-        """Correct a fact. It knows what it said before, as after `KGMemory.update`.
+        """Correct a fact. It keeps its earlier values, as after `KGMemory.update`.
 
         Args:
-            fact_id: Which fact.
-            by: Who corrects it.
+            fact_id: The id of the fact.
+            by: The name of the person who corrects it.
             expected: The `version` that `present` returned for it. Default: any.
-            **changes: `role`, `subject`, `predicate`, `obj`, `valid_from`, `valid_to` (None: it goes on) and
+            **changes: `role`, `subject`, `predicate`, `obj`, `valid_from`, `valid_to` (None: no end) and
                 `confidence`; and `namespace`, and `branch` or `thread_id`, see `CorrectionTarget`.
 
         Raises:
-            InvalidInput: A value cannot be one, there is no such fact, or it says so already.
-            Outdated: It has another version.
+            InvalidInput: A value is wrong, the fact does not exist, or nothing would change.
+            Outdated: The value has another version.
         """
         place = {name: changes.pop(name) for name in ("namespace", "branch", "thread_id") if name in changes}
 
@@ -239,9 +241,9 @@ class Corrections:
     afact = awaited(fact, writes=True)
 
     def delete(self, kind: CorrectedKind, key: str, **how: Unpack[CorrectionOptions]) -> Correction:
-        """Have a value, a record or a fact be gone; undone, it is there again.
+        """Delete a value, a record or a fact, so that the deletion can be undone.
 
-        What is to leave no trace is erased.
+        To leave no trace, erase it instead.
 
         Args:
             kind: "core", "record" or "fact".
@@ -249,8 +251,8 @@ class Corrections:
             **how: `by`, `expected`, `namespace`, and `branch` or `thread_id`; see `CorrectionOptions`.
 
         Raises:
-            InvalidInput: An argument is wrong, or it is not there.
-            Outdated: It has another version.
+            InvalidInput: An argument is wrong, or the value does not exist.
+            Outdated: The value has another version.
         """
 
         def edit(layers: LayeredMemory, tx: Transaction, change: PendingWrite, old: MemoryVersion) -> None:
@@ -265,16 +267,16 @@ class Corrections:
     adelete = awaited(delete, writes=True)
 
     def undo(self, correction_id: str, *, by: str, namespace: Sequence[str] | None = None) -> Correction:
-        """Take a correction back. That is a correction, too, and can be undone.
+        """Undo a correction. The undo is a correction, too, and can be undone.
 
         Args:
-            correction_id: Which correction.
-            by: Who takes it back.
-            namespace: Whose it is. Default: the running config's, else the root.
+            correction_id: The id of the correction.
+            by: The name of the person who undoes it.
+            namespace: The namespace of the value. Default: the running config's, else the root.
 
         Raises:
-            InvalidInput: There is no such correction, or the version before is not kept any more.
-            Outdated: It was changed since.
+            InvalidInput: The correction does not exist, or the version before is no longer kept.
+            Outdated: The value was changed since.
         """
         path = path_of(self._database.scopes.resolve(namespace))
         name = id_of(correction_id, "correction")
@@ -302,7 +304,7 @@ class Corrections:
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def present(self, kind: CorrectedKind, key: str, **place: Unpack[CorrectionTarget]) -> CurrentValue:
-        """What something says now, with the version by which a correction knows that it does still.
+        """Return the present value, with the version to pass to a correction as `expected`.
 
         Args:
             kind: "core", "record" or "fact".
@@ -336,14 +338,14 @@ class Corrections:
         offset: int = 0,
         **place: Unpack[CorrectionTarget],
     ) -> list[Correction]:
-        """What was corrected, the newest first.
+        """List corrections, the newest first.
 
         Args:
-            kind: "core", "record" or "fact"; with the key, the corrections of that alone. Default: all that
+            kind: "core", "record" or "fact"; with the key, only the corrections of that value. Default: all that
                 were made in the namespace and all below it.
             key: The key, or the id.
-            limit: Most corrections; None for all. Default: 50.
-            offset: How many of the first to leave out. Default: 0.
+            limit: The maximum number of corrections; None for all. Default: 50.
+            offset: The number of first corrections to omit. Default: 0.
             **place: `namespace`, and `branch` or `thread_id`; see `CorrectionTarget`.
 
         Raises:
@@ -380,7 +382,7 @@ class Corrections:
     def _stored(
         self, tx: Transaction, /, low: str, high: str, *, limit: int = ALL, offset: int = 0, **of: str | None
     ) -> list[Correction]:
-        """Read the corrections of some namespaces, or those of one thing, the newest first.
+        """Read the corrections of some namespaces, or those of one value, the newest first.
 
         Raises:
             DatabaseUnreadable: One is damaged.
@@ -401,9 +403,9 @@ class Corrections:
         return found
 
     def _slot(self, path: str, kind: str, key: str, branch: str, thread: str | None) -> dict[str, Any]:
-        """Name what corrections are about, as the queries take it."""
+        """Return the query parameters that select the corrections of one value."""
         if thread is None and branch == MAIN and self._database.scopes.shared(path):
-            thread = ""  # that of any thread which has moved here
+            thread = ""  # any thread that has moved here
         return {"kind": kind, "key": key, "name": None if thread else branch, "thread": thread}
 
     def _correcting(
@@ -436,7 +438,7 @@ class Corrections:
             known = {event["n"] for event in _events_of(old)}
             sources = {event["in"] for event in _events_of(old) if event.get("in") is not None}
             sources |= {each for each in (thread, old and old.thread) if each}
-            # A correction may still have words of those from whom its predecessor came.
+            # A correction may still contain words from the sources of its predecessor.
             for made in (*(each for each in last if each._stored["after"] == before), *([undone] if undone else ())):
                 sources.update(made._stored["sources"])
             told = {
@@ -480,7 +482,7 @@ def _events_of(version: MemoryVersion | VersionDraft | None) -> Sequence[Mapping
 
 
 def _row_of(kind: str, given: MemoryVersion | VersionDraft | None) -> Values | None:
-    """What a correction holds of something; None where it is not there, or was taken back."""
+    """Return the fields that a correction stores of a value; None if it does not exist."""
     if given is None or given.body is None:
         return None
     if kind != FACT:
@@ -491,7 +493,7 @@ def _row_of(kind: str, given: MemoryVersion | VersionDraft | None) -> Values | N
 
 
 def _shown(kind: str, row: Any) -> Values | None:
-    """Return a value as a user is shown it."""
+    """Return a value in the form that users see."""
     if row is None:
         return None
     if kind == CORE:

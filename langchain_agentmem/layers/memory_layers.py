@@ -1,16 +1,16 @@
 """The layers of a memory: archival memory, core memory and recall memory.
 
-Archival memory holds records that are kept for good, and found by search.
+Archival memory holds records that are kept permanently, and found by search.
 
 Core memory holds a few keys and values that are always in the prompt. It has a budget, counted in the characters of its
-`key: value` lines. When a call exceeds it, what matters least, and of that what was written least recently, goes to
-archival memory. What the call wrote stays, and so do the protected keys.
+`key: value` lines. When a call exceeds it, the least important values, and of these the least recently written, move to
+archival memory. Values that the call wrote and protected keys stay.
 
-Recall memory is the timeline of what happened. Every event has an id, a kind and a time, and repeats are kept. The
-newest events are in the prompt. When there are many more, the old ones are consolidated: they become records of
-archival memory, one for each kind. Nothing is lost. A record that is short enough says all that the events said. Else
-it is a summary, by a model or without one. In both cases it keeps the events with their ids and times, and is found by
-their words. Events that a branch inherited are hidden on that branch alone: who else sees them, sees them still.
+Recall memory is the timeline of events. Every event has an id, a kind and a time, and repeats are kept. The newest
+events are in the prompt. When there are many more, the old ones are consolidated: they become records of archival
+memory, one for each kind. Nothing is lost. A short record contains the full text of its events. A longer one is a
+summary, by a model or without one. In both cases it keeps the events with their ids and times, and is found by their
+words. Events that a branch inherited are hidden on that branch alone: other branches still see them.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ from langchain_agentmem.tracing import outcome
 
 
 class ArchivalMemory(Layer):
-    """The records of a layered memory. Every method has an awaited twin, with an `a` before its name."""
+    """The records of a layered memory; each method has an async twin, prefixed with `a`."""
 
     def write(self, content: str, tags: Sequence[str] = ()) -> str:
-        """Write a record. A record that says the same already gets the tags that it lacks instead.
+        """Write a record, or add missing tags to a record with the same content.
 
         Args:
-            content: What it says.
-            tags: By which it can be told from others. Default: none.
+            content: The content of the record.
+            tags: Its tags, by which records can be filtered. Default: none.
 
         Returns:
-            Its id.
+            The id of the record.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -79,18 +79,18 @@ class ArchivalMemory(Layer):
     awrite = awaited(write, writes=True)
 
     def update(self, record_id: str, content: str | None = None, tags: Sequence[str] | None = None) -> bool:
-        """Change a record; what is not given stays as it is.
+        """Change the content or tags of a record.
 
         Args:
-            record_id: Which record.
-            content: What it says now. Default: the same.
-            tags: Its tags now; an empty list takes them all. Default: the same.
+            record_id: The id of the record.
+            content: Its new content. Default: unchanged.
+            tags: Its new tags; an empty list removes all. Default: unchanged.
 
         Returns:
-            Whether there is such a record.
+            Whether the record exists.
 
         Raises:
-            InvalidInput: Neither is given, or one is wrong.
+            InvalidInput: Neither content nor tags are given, or one is wrong.
         """
         if content is None and tags is None:
             raise InvalidInput("Give the new content of the record, its new tags, or both.")
@@ -109,13 +109,13 @@ class ArchivalMemory(Layer):
     aupdate = awaited(update, writes=True)
 
     def get(self, record_id: str) -> Record | None:
-        """One record by its id, or None."""
+        """Return a record by its id; None if it does not exist."""
         return self._one(RECORD, name_given(record_id, "the id of a record"), layer.record_of)
 
     aget = awaited(get)
 
     def delete(self, record_id: str) -> bool:
-        """Delete a record. Returns whether it was there."""
+        """Delete a record. Return whether it existed."""
         key = name_given(record_id, "the id of a record")
         return self._deleted(RECORD, key, record_id=key)
 
@@ -126,11 +126,11 @@ class ArchivalMemory(Layer):
 
         Args:
             query: Any text; "*" stands for every record, the newest first.
-            limit: Most records. Default: `retrieval_k` of the settings (8); with "*", all.
+            limit: The maximum number of records. Default: `retrieval_k` of the settings (8); with "*", all.
             tags: Only records that have all of these tags. Default: any.
 
         Returns:
-            The best first.
+            The records, the best first.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -144,18 +144,18 @@ class ArchivalMemory(Layer):
     asearch = awaited(search)
 
     def all(self, tags: Sequence[str] | None = None, limit: int | None = None) -> list[Record]:
-        """The records, in the order in which they were last written.
+        """Return the records, in the order in which they were last written.
 
         Args:
             tags: Only records that have all of these tags. Default: any.
-            limit: Most records, the newest ones. Default: all.
+            limit: The maximum number of records, the newest ones. Default: all.
         """
         return self._newest("archival.all", RECORD, limit_given(limit), [] if tags is None else self._marks(tags))
 
     aall = awaited(all)  # noqa: A003 - the method
 
     def _checked(self, content: Any, tags: Any = ()) -> tuple[str, list[str]]:
-        """Content and tags, checked and without secrets.
+        """Check content and tags, and remove secrets from them.
 
         Raises:
             InvalidInput: One is wrong.
@@ -166,37 +166,37 @@ class ArchivalMemory(Layer):
         return self._ground.clean(text_given(content, "The content of a record"))
 
     def _marks(self, tags: Any) -> list[str]:
-        """Tags that a user gave, each once."""
+        """Check tags, and return each once, without secrets."""
         clean, given = self._ground.clean, texts_given(tags, "Tags")
         self._ground.database.limits.check("tags", len(given), "The list of tags")
         return list(dict.fromkeys(clean(name_given(each, "a tag")) for each in given))
 
 
 def record(key: str, content: str, tags: Sequence[str], now: int, **details: Any) -> VersionDraft:
-    """A record to be written.
+    """Return the draft of a record.
 
     Args:
         key: Its id.
-        content: What it says.
+        content: Its content.
         tags: Its tags.
-        now: When it is written.
-        details: What else belongs to it, as JSON knows it.
+        now: The time it is written.
+        details: Its other fields, as JSON values.
     """
     extra = {"tags": list(tags), **details}
     return VersionDraft(RECORD, key, body_of(content), now, extra=extra, findable=True)
 
 
 def add_record(tx: Transaction, change: PendingWrite, key: str, content: str, tags: Sequence[str]) -> str:
-    """Add a record to a change, unless what is seen there has one that says the same: that is told again.
+    """Add a record to a change, or the next version of a visible record with its content.
 
-    Nothing is written where that adds nothing. What another thread wrote is written on this one's own line as well, so
-    that it stays when the other is rewound; a more trusted source replaces the record's.
+    Nothing is written if that adds nothing. A record of another thread is written to this thread as well, so that it
+    stays when the other thread is rewound. A more trusted source replaces that of the record.
 
     Args:
         tx: The transaction.
         change: The change.
         key: The id of a new record.
-        content: What it says.
+        content: The content of the record.
         tags: Its tags.
 
     Returns:
@@ -224,19 +224,19 @@ _KEPT = ("kind", "key", "body", "created_at", "label", "importance", "expires_at
 
 
 def redraft(kept: MemoryVersion, **changes: Any) -> VersionDraft:
-    """The next version of something, the same but for some changes."""
+    """Return a draft of the next version of a row, with some columns changed."""
     columns = {name: getattr(kept, name) for name in _KEPT}
     draft = VersionDraft(**columns, extra=kept.extra or None, findable=kept.kind != CORE)
     return draft._replace(**changes)
 
 
 def next_version(kept: MemoryVersion, content: str | None, tags: Sequence[str] | None) -> VersionDraft:
-    """The next version of a record, which is the same but for what is given."""
+    """Return a draft of the next version of a record, with the content and tags given."""
     extra = dict(kept.extra)
     if tags is not None:
         extra["tags"] = list(tags)
     body = kept.body if content is None else body_of(content)
-    if "words" in extra:  # what stands for other texts is found by them, too
+    if "words" in extra:  # a record that stands for events is found by their words, too
         texts = [text for _, _, text in extra.get("events", ())]
         extra["words"] = "\n".join([memory_rows.text_of(body), *texts, *extra["tags"]])
     return redraft(kept, body=body, extra=extra)
@@ -245,23 +245,23 @@ def next_version(kept: MemoryVersion, content: str | None, tags: Sequence[str] |
 # -- core memory ---------------------------------------------------------------------------------------------------
 
 PROTECTED_KEYS = ("RESOURCE_INDEX", "resource_digest", "idea_md_summary", "phase0_summary")
-"""Keys of core memory that never leave it by themselves."""
+"""Keys of core memory that are never evicted."""
 CORE_EVICTED = "CORE_EVICT"
-"""The tag of what left core memory to make room."""
+"""The tag of the records of values that left core memory to make room."""
 MOST = 5
 _SECOND = 1_000_000
 _LAST = micros(datetime.max.replace(tzinfo=UTC))
-"""The last end that there can be."""
+"""The latest possible expiry."""
 
 
 class CoreValue(NamedTuple):
-    """A value to be set.
+    """A value to set.
 
     Attributes:
         key: Its key.
-        value: What it says.
+        value: Its text.
         importance: From 1 to 5.
-        expires_at: When it ends, in microseconds since 1970.
+        expires_at: The time it ends, in microseconds since 1970; None for never.
     """
 
     key: str
@@ -271,14 +271,14 @@ class CoreValue(NamedTuple):
 
 
 class CoreMemory(Layer):
-    """The keys and values of a layered memory. Every method has an awaited twin, with an `a` before its name."""
+    """Core memory: keys and values; each method has an async twin, prefixed with `a`."""
 
     def get(self, keys: Sequence[str] | set[str] | None = None) -> dict[str, str]:
-        """Values by key.
+        """Return values by key.
 
         Args:
-            keys: Which keys; those that are not there are left out. Default: all, in the order in which they were
-                first set, those of one write by name.
+            keys: The keys; missing ones are omitted. Default: all, in the order in which they were first set, those of
+                one write by name.
 
         Raises:
             InvalidInput: The keys are no texts.
@@ -296,7 +296,7 @@ class CoreMemory(Layer):
     aget = awaited(get)
 
     def entries(self) -> list[CoreEntry]:
-        """Everything, with importance and times, in the order in which the keys were first set."""
+        """Return all values with importance and times, in the order keys were first set."""
 
         def look(tx: Transaction, view: MemoryView) -> list[CoreEntry]:
             return [layer.entry_of(each) for each in everything(tx, view)]
@@ -310,13 +310,13 @@ class CoreMemory(Layer):
 
         Args:
             key: Its key: 1 to 500 characters, none of them a control character.
-            value: What it says.
+            value: Its text.
             importance: From 1 to 5; the least important leaves first when room is needed. Default: 3.
-            ttl: How long it holds: seconds from now, or the time when it ends (without a time zone: UTC). Default: for
-                ever.
+            ttl: Seconds from now until the value expires, or the time it expires (without a time zone: UTC). Default:
+                never.
 
         Raises:
-            InvalidInput: An argument is wrong, or there is no room for the value.
+            InvalidInput: An argument is wrong, or the value does not fit.
         """
         setting = self._setting_of(key, value, importance, ttl)
 
@@ -329,14 +329,14 @@ class CoreMemory(Layer):
     aset = awaited(set, writes=True)  # noqa: A003 - the method
 
     def delete(self, key: str) -> bool:
-        """Delete a value. Returns whether it was there."""
+        """Delete a value. Return whether it existed."""
         wanted = self._key(key)
         return self._deleted(CORE, wanted, key=wanted)
 
     adelete = awaited(delete, writes=True)
 
     def _setting_of(self, key: Any, value: Any, importance: Any = USUAL, ttl: Any = None) -> CoreValue:
-        """A value to be set, checked and without secrets.
+        """Check a value to set, and remove secrets from it.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -344,20 +344,20 @@ class CoreMemory(Layer):
         if isinstance(importance, bool) or not isinstance(importance, int) or not 1 <= importance <= MOST:
             raise InvalidInput(f"importance must be a whole number from 1 to {MOST}, not {safe_repr(importance)}.")
         clean, said = name_given(key, "a key of core memory"), text_given(value, "A value of core memory")
-        if self.settings.redact_secrets:  # a name tells what is a secret too: {"db_password": "x"}
+        if self.settings.redact_secrets:  # a name can mark a secret, too: {"db_password": "x"}
             [(clean, said)] = redact_value({clean: said}).items()
         return CoreValue(clean, said, importance, self._ending(ttl))
 
     def _room(self, entries: Iterable[MemoryVersion], settings: Sequence[CoreValue]) -> int:
-        """Return how many characters are left beside some values and the protected keys, whatever else leaves."""
+        """Return the room left when only some values and the protected keys stay, in characters."""
         protected = {each.key: each.text for each in entries if each.key in PROTECTED_KEYS}
         return self.settings.core_max_chars - size({**protected, **{each.key: each.value for each in settings}}.items())
 
     def _add_to(self, tx: Transaction, change: PendingWrite, settings: Sequence[CoreValue]) -> None:
-        """Add what sets some values to a change, and what moves others out of the way.
+        """Add to a change the drafts that set some values, and that evict others for them.
 
         Raises:
-            InvalidInput: There is no room for them.
+            InvalidInput: The values do not fit.
         """
         there = {each.key: each for each in everything(tx, change.view)}
         if self._room(there.values(), settings) < 0:
@@ -374,11 +374,11 @@ class CoreMemory(Layer):
         self._evict(change, leaving(others, self.settings.core_max_chars - size(new.items()) - 1))
 
     def _evict(self, change: PendingWrite, entries: Iterable[MemoryVersion]) -> None:
-        """Add to a change what moves values to archival memory."""
+        """Add to a change the drafts that move values to archival memory."""
         for each in entries:
             change.remove(CORE, each.key)
             change.evicted.append(each.key)
-            # Two threads that have the same version leave archive one record.
+            # Two threads that evict the same version archive one record.
             key = str(uuid5(NAMESPACE_OID, f"{each.key}\x1f{each.number}"))
             content, tags = f"Core evicted: {each.key}\n{each.text}", [CORE_EVICTED, f"core_key:{each.key}"]
             details = {"value": each.text, "importance": each.importance, "since": each.created_at}
@@ -395,7 +395,7 @@ class CoreMemory(Layer):
         if isinstance(ttl, datetime):
             end = time_given(ttl, "ttl")
         elif isinstance(ttl, int | float) and not isinstance(ttl, bool):
-            # Infinite, and what is no number, is not below the bound; nor is an int that no float can be.
+            # Infinity, NaN, and an int too large for a float are not below the bound.
             end = now + int(ttl * _SECOND) if abs(ttl) < _LAST / _SECOND else _LAST + 1
         else:
             raise InvalidInput(f"ttl must be a number of seconds or a datetime, not {safe_repr(ttl)}.")
@@ -410,30 +410,32 @@ class CoreMemory(Layer):
 
 
 def everything(tx: Transaction, view: MemoryView) -> list[MemoryVersion]:
-    """Core memory, in the order in which the keys were first set."""
+    """Return core memory, in the order in which the keys were first set."""
     there = memory_rows.current(tx, view, CORE)
     return sorted(there, key=lambda each: (each.created_at, each.key))
 
 
 def cost(key: str, value: str) -> int:
-    """What a value takes of the budget, in characters: its line, and the break that ends it."""
+    """Return the characters that a value takes of the budget: its line and the line break."""
     return len(f"{key}: {value}") + 1
 
 
 def size(pairs: Iterable[tuple[str, str]]) -> int:
-    """What keys and values take of the budget, in characters. The last line needs no break."""
+    """Return the characters that values take of the budget; the last line has no break."""
     return max(0, sum(cost(*each) for each in pairs) - 1)
 
 
 def leaving(
     entries: Sequence[MemoryVersion], limit: int, among: Iterable[MemoryVersion] | None = None
 ) -> list[MemoryVersion]:
-    """What leaves core memory first, the least important, of that the least recently written, until the rest fits.
+    """Choose the values that leave core memory, so that the rest fits.
+
+    The least important leave first, and of these the least recently written. Protected keys stay.
 
     Args:
-        entries: What is in it.
+        entries: All values of core memory.
         limit: The characters that the rest may take.
-        among: What may leave at all, protected keys apart. Default: everything.
+        among: The values that may leave. Default: all.
     """
     total = sum(cost(each.key, each.text) for each in entries) - 1
     gone: list[MemoryVersion] = []
@@ -454,20 +456,20 @@ RECALL_EVICTED = "RECALL_EVICT"
 CONSOLIDATED = "RECALL_CONSOLIDATED"
 """The tag of a record that stands for events."""
 AUTOMATIC = "AUTO_CONSOLIDATE"
-"""The tag of one that was made without being asked for."""
+"""The tag of a record of an automatic consolidation."""
 MOST_EVENTS = 200
-"""So many events one record stands for at most."""
+"""The maximum number of events of one record."""
 MOST_CHARS = 100_000
-"""So many characters they have in all at most, unless one alone has more."""
+"""The maximum size of these events in all, in bytes, unless one alone has more."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConsolidationReport:
-    """What a consolidation did.
+    """The result of a consolidation.
 
     Attributes:
-        level: The pressure that it answered to; None where somebody just asked for a summary of old events.
-        events: How many events became part of records.
+        level: The pressure that it responded to; None for a summary of old events without a level.
+        events: The number of events that became part of records.
         records: The ids of these records.
         evicted: The keys that left core memory.
     """
@@ -486,14 +488,14 @@ def consolidate(
     automatic: bool = False,
     name: str = "recall.consolidate",
 ) -> ConsolidationReport:
-    """Consolidate old events: put records in their place, as far as the events are still there.
+    """Replace old events with records, as far as the events still exist.
 
     Args:
         ground: The memory.
-        keep: How many of the newest stay.
+        keep: The number of newest events that stay.
         kind: Only events of this kind. Default: all.
-        automatic: Whether nobody asked for it. Default: False.
-        name: What the step is called in a trace.
+        automatic: Whether it runs without a request. Default: False.
+        name: The name of the step in a trace.
     """
     limit = ground.settings.section_budgets.get("archival_snippet", layer.SNIPPET_CHARS)
     with ground.step(name, keep=keep, event_type=kind, automatic=automatic) as step:
@@ -519,13 +521,13 @@ def consolidate(
 
 
 def too_many(tx: Transaction, ground: LayerContext, change: PendingWrite, new: int) -> bool:
-    """Whether there are so many events, once some more are added, that old ones are to be consolidated.
+    """Return whether old events must be consolidated once some more are added.
 
     Args:
         tx: The transaction.
         ground: The memory.
-        change: What adds them.
-        new: How many are added.
+        change: The change that adds events.
+        new: The number of events that it adds.
     """
     most = int(ground.settings.recall_max_events * 1.5)
     return new > 0 and count(tx, _own(ground, change.view), EVENT) + new > most
@@ -542,23 +544,23 @@ def make_room(ground: LayerContext) -> None:
 
 
 def _own(ground: LayerContext, view: MemoryView) -> MemoryView:
-    """What may be summed up: of a thread its own line, as what others remember is theirs; of a branch all it shows."""
+    """Return the view to summarize: a thread's own events, or all that a branch shows."""
     return view if isinstance(ground.point, BranchPosition) else view._replace(scope=None)
 
 
 def count(tx: Transaction, view: MemoryView, kind: str) -> int:
-    """How much of a kind a view shows."""
+    """Count the rows of a kind that a view shows."""
     [row] = query.count_memory(tx, **view.parameters(), kind=kind, at=view.at)
     return int(row["found"])
 
 
 def old(tx: Transaction, view: MemoryView, keep: int, kind: str | None = None) -> list[list[MemoryVersion]]:
-    """The old events that a view shows: by kind, each part small enough for one record.
+    """List the old events of a view by kind, in parts small enough for one record.
 
     Args:
         tx: The transaction.
-        view: From where.
-        keep: How many of the newest are not old.
+        view: The view.
+        keep: The number of newest events that are not old.
         kind: Only events of this kind. Default: all.
     """
     there = memory_rows.current(tx, view, EVENT)
@@ -574,23 +576,25 @@ def old(tx: Transaction, view: MemoryView, keep: int, kind: str | None = None) -
 
 
 def heading(events: Sequence[MemoryVersion]) -> str:
-    """What events of one kind are."""
+    """Return the heading of events of one kind: their number, kind and times."""
     times = sorted(map(_time, events))
     span = times[0] if len(times) == 1 else f"{times[0]} to {times[-1]}"
     return f"{counted(len(times), 'events')} of kind {events[0].label}, {span}:"
 
 
 def said_by(events: Sequence[MemoryVersion]) -> str:
-    """All that events of one kind say, a line each."""
+    """Return the full text of events of one kind, a heading and a line for each."""
     return "\n".join([heading(events), *(f"- {_time(each)} {each.text}" for each in events)])
 
 
 def digest(events: Sequence[MemoryVersion], limit: int) -> str:
-    """What can be said of events without a model: all of it, or the beginning of each, or the first and the latest.
+    """Summarize events without a model, within a limit.
+
+    The result is their full text, the beginning of each, or those of the first and the latest.
 
     Args:
         events: Events of one kind.
-        limit: The most characters that the result has.
+        limit: The maximum number of characters of the result.
     """
     if len(text := said_by(events)) <= limit:
         return text
@@ -607,7 +611,7 @@ def digest(events: Sequence[MemoryVersion], limit: int) -> str:
 def _replace(
     ground: LayerContext, change: PendingWrite, events: Sequence[MemoryVersion], text: str, *, automatic: bool
 ) -> str:
-    """Put a record in the place of events of one kind. Return its id."""
+    """Replace events of one kind with a record. Return its id."""
     key = ground.database.new_id()
     marks = [AUTOMATIC] if automatic else []
     tags = [CONSOLIDATED, *marks, f"kind:{events[0].label}", f"event_count:{len(events)}"]
@@ -625,12 +629,12 @@ def _time(event: MemoryVersion) -> str:
     return moment(event.created_at).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
 
 
-_SHOWN = partial(outcome, kind="event_type")  # somebody made it up
-"""What a trace shows of events."""
+_SHOWN = partial(outcome, kind="event_type")  # applications choose their own kinds
+"""The fields of events that a trace shows."""
 
 
 class RecallMemory(Layer):
-    """The events of a layered memory. Every method has an awaited twin, with an `a` before its name."""
+    """The events of a layered memory; each method has an async twin, prefixed with `a`."""
 
     def append(
         self,
@@ -643,13 +647,13 @@ class RecallMemory(Layer):
         """Append an event.
 
         Args:
-            kind: What kind of thing happened.
-            content: What happened.
-            at: When it happened; without a time zone it is taken as UTC. Default: now.
-            event_type: The same as `kind`.
+            kind: The kind of event.
+            content: Its text.
+            at: The time it happened; without a time zone it is read as UTC. Default: now.
+            event_type: An alias of `kind`.
 
         Returns:
-            Its id.
+            The id of the event.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -670,10 +674,10 @@ class RecallMemory(Layer):
     aappend = awaited(append, writes=True)
 
     def recent(self, limit: int | EllipsisType | None = ..., kind: str | None = None) -> list[Event]:
-        """The newest events, in the order in which they were appended, whatever time they were said to be of.
+        """Return the newest events, in the order they were appended, whatever their times.
 
         Args:
-            limit: How many; None for all. Default: `recall_max_events` of the settings (20).
+            limit: The maximum number; None for all. Default: `recall_max_events` of the settings (20).
             kind: Only events of this kind. Default: all.
 
         Raises:
@@ -686,7 +690,7 @@ class RecallMemory(Layer):
     arecent = awaited(recent)
 
     def get(self, event_id: str) -> Event | None:
-        """One event by its id, or None."""
+        """Return an event by its id; None if it does not exist."""
         return self._one(EVENT, name_given(event_id, "the id of an event"), layer.event_of, _SHOWN)
 
     aget = awaited(get)
@@ -696,10 +700,10 @@ class RecallMemory(Layer):
 
         Args:
             query: Any text; "*" stands for every event, the newest first.
-            limit: Most events; None for all. Default: 10.
+            limit: The maximum number of events; None for all. Default: 10.
 
         Returns:
-            The best first.
+            The events, the best first.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -712,15 +716,15 @@ class RecallMemory(Layer):
         """Move events to archival memory, each as a record with its text.
 
         Args:
-            ids: These events; those that this memory does not show are left alone. Default: any.
+            ids: The ids of events; those that this memory does not show are ignored. Default: any.
             kind: Only events of this kind. Default: any.
-            oldest: Only so many, the oldest. Default: all that are meant.
+            oldest: The maximum number, the oldest ones. Default: all that match.
 
         Returns:
-            How many were moved.
+            The number of events moved.
 
         Raises:
-            InvalidInput: Nothing says which events, or an argument is wrong.
+            InvalidInput: No argument is given, or one is wrong.
         """
         if ids is None and kind is None and oldest is None:
             raise InvalidInput("Say which events: give ids, a kind, or how many of the oldest.")
@@ -742,14 +746,14 @@ class RecallMemory(Layer):
     aevict = awaited(evict, writes=True)
 
     def summarize(self, kind: str | None = None, keep: int | EllipsisType = ...) -> ConsolidationReport:
-        """Consolidate old events now, however few they are: they become records of archival memory.
+        """Consolidate old events into records of archival memory, however few they are.
 
         Args:
             kind: Only events of this kind. Default: all.
-            keep: How many of the newest stay. Default: `recall_max_events` of the settings (20).
+            keep: The number of newest events that stay. Default: `recall_max_events` of the settings (20).
 
         Returns:
-            How many events, and the ids of the records.
+            The number of events, and the ids of the records.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -761,7 +765,7 @@ class RecallMemory(Layer):
     asummarize = awaited(summarize, writes=True)
 
     def _event_of(self, kind: str | None, content: str | None, at: datetime | None = None) -> VersionDraft:
-        """An event to be appended, checked and without secrets.
+        """Check an event to append, and remove secrets from it.
 
         Raises:
             InvalidInput: An argument is wrong.

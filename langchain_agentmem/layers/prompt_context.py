@@ -1,4 +1,4 @@
-"""What of a memory goes into a prompt, as text and as data; and the final memory, everything that it holds.
+"""The part of a memory that goes into a prompt, as text and as data, and the final memory: everything it holds.
 
     ## Core Memory
     **name**: Ada
@@ -10,11 +10,11 @@
     - Guided scheduling beats dynamic by 12 %.
 
 Every line of a value but its first is indented further than a heading or an entry can be, and control sequences are
-removed from it, so no value can pass for a section or an entry. The order of the lines only changes where what they say
-does, so that a provider's cache of the prompt lives as long as possible. Only whoever shortens a record asks a model;
-everything else here is pure.
+removed from it, so no value can pass for a section or an entry. The order of the lines changes only with their
+content, so that a provider's cache of the prompt lives as long as possible. Only the function that shortens a record
+may ask a model; everything else here is pure.
 
-The final memory of the same memory is the same bytes. Values may hold anything: in its text, they make no heading,
+The final memory of the same memory is the same bytes. Values may hold anything: in its text, they form no heading,
 list, link or tag of their own.
 """
 
@@ -41,9 +41,9 @@ from langchain_agentmem.search.memory_search import Explanation, origin_of
 
 HEADINGS: Mapping[str, str] = {CORE: "## Core Memory", RECALL: "## Recent Events", ARCHIVAL: "## Retrieved Context"}
 NEWEST = 5
-"""How many events a prompt shows: the newest."""
+"""The number of newest events that a prompt shows."""
 EVENT_CHARS = 200
-"""How much of an event a prompt shows, in characters."""
+"""The characters of an event that a prompt shows."""
 
 _WITHIN_LINE, _WITHIN_ITEM = "\n" + " " * 4, "\n" + " " * 6
 _SIGNS = re.compile(r"[*\\\]]")
@@ -51,22 +51,22 @@ _BEGINNING = re.compile(r"\A(\d{0,9})([#>`~]|[-+*=_.)](?=[\s=*_-]|\Z))")
 
 T = TypeVar("T")
 Cutter = Callable[[str, int, str], str]
-"""Makes a text have at most so many characters; the last argument says in a few words what it is."""
+"""A function that shortens a text to a number of characters, given a short description of it."""
 
 
 class PromptPassage(NamedTuple):
-    """Something that was found for a query and is no record.
+    """A passage that was found for a query and is no record.
 
     Attributes:
         id: Its id.
-        content: What it says.
-        created_at: When it was said.
-        about: Who said it, and when, as its line shows it.
+        content: Its text.
+        created_at: The time it was written.
+        about: The label in its line, such as the speaker and the day.
         tags: Its tags.
-        kind: What it is.
-        score: How well it answers the query; None where nobody says.
-        why: Why it was found.
-        place: Its place among what was said at the same time.
+        kind: Its kind, such as "event".
+        score: The relevance to the query; None if unknown.
+        why: The explanation of the score.
+        place: Its place among passages of the same time.
         row: See `Recollection`.
     """
 
@@ -86,13 +86,13 @@ AnyRecord: TypeAlias = "Record | PromptPassage"
 
 
 class PromptSection(NamedTuple):
-    """What a prompt shows.
+    """The sections of a prompt, with the values, events and records that they show.
 
     Attributes:
-        sections: The sections that say something, each with its heading: "core", "recall", "archival", in this order.
-        core: The values that are in it, in its order.
-        events: The events, oldest first.
-        records: The records, in their order.
+        sections: The sections that are not empty, each with its heading: "core", "recall", "archival", in this order.
+        core: The values shown, in the order of the section.
+        events: The events shown, oldest first.
+        records: The records shown, in the order of the section.
     """
 
     sections: dict[str, str]
@@ -102,18 +102,18 @@ class PromptSection(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The sections, one after the other; "" where there is nothing."""
+        """The sections, one after the other; "" if there are none."""
         return "\n\n".join(self.sections.values())
 
 
 class PromptMaterial(NamedTuple):
-    """What there is to be shown.
+    """The material from which a prompt is composed.
 
     Attributes:
         core: Core memory, in any order.
-        events: What happened, oldest first.
-        records: What was found, the best first.
-        in_time: Whether as much of that as there is room for is shown with the oldest first.
+        events: The events, oldest first.
+        records: The records and passages found, the best first.
+        in_time: Whether those that fit are shown oldest first.
     """
 
     core: Sequence[CoreEntry] = ()
@@ -123,11 +123,11 @@ class PromptMaterial(NamedTuple):
 
     @property
     def data(self) -> dict[str, Any]:
-        """The same as data.
+        """The material as data.
 
         "core" holds values by key, in the order of a prompt; "recall" events with "id", "type", "content" and
         "timestamp" (seconds since 1970), oldest first; "archival" records with "id", "content", "tags", "timestamp"
-        and, where a search gave one, "score", in their order.
+        and, if a search returned one, "score", in their order.
         """
         return {
             "core": {each.key: each.value for each in in_order(self.core)},
@@ -137,13 +137,13 @@ class PromptMaterial(NamedTuple):
 
 
 def event_data(event: Event) -> dict[str, Any]:
-    """An event, as contexts and exports have it."""
+    """Convert an event to a dictionary for contexts and exports."""
     time = event.created_at.timestamp()
     return {"id": event.id, "type": event.kind, "content": event.content, "timestamp": time}
 
 
 def record_data(record: AnyRecord) -> dict[str, Any]:
-    """A record, as contexts and exports have it."""
+    """Convert a record to a dictionary for contexts and exports."""
     told: dict[str, Any] = {"id": record.id, "content": record.content, "tags": list(record.tags)}
     told["timestamp"] = record.created_at.timestamp()
     return told if record.score is None else {**told, "score": record.score}
@@ -155,13 +155,13 @@ def composed(
     shorten: Cutter | None = None,
     counter: TokenCounter | None = None,
 ) -> PromptSection:
-    """What is to be shown, and as much of it as a budget allows.
+    """Compose the sections of a prompt, as much as a budget allows.
 
     Args:
-        material: What there is. Of the events, the newest five are shown.
-        budget: How much room there is, for the lines of a prompt. Default: as much as it takes.
-        shorten: Shortens records that are longer than one may be. Default: they are cut.
-        counter: Counts tokens.
+        material: The material. Only its newest five events are shown.
+        budget: The room for the lines of the prompt. Default: unlimited.
+        shorten: The function that shortens records beyond their limit. Default: they are cut.
+        counter: The counter of tokens.
     """
     budget = budget or Budget()
     measure = Measure(budget, counter)
@@ -178,7 +178,7 @@ def composed(
     room = fitting.room(ARCHIVAL)
     for record in material.records:
         if room is not None and measure.size("\n".join(line for _, line in shown)) >= room:
-            break  # nobody needs to shorten what is not shown
+            break  # records that are not shown need not be shortened
         most = budget.archival_snippet if room is None else min(budget.archival_snippet, room)
         text = record.content
         if measure.size(text) > most and shorten is not None:
@@ -193,7 +193,7 @@ def composed(
 
 
 class _BudgetFiller:
-    """Fills a budget, one section after the other."""
+    """A filler of a budget, one section after the other."""
 
     def __init__(self, budget: Budget, measure: Measure) -> None:
         self._budget = budget
@@ -201,7 +201,7 @@ class _BudgetFiller:
         self.sections: dict[str, str] = {}
 
     def room(self, name: str) -> int | None:
-        """The room that a section has; None for as much as it takes."""
+        """Return the room that a section has; None if unlimited."""
         own, total = getattr(self._budget, name), self._budget.total
         if total is not None:
             used = "\n\n".join([*self.sections.values(), ""])
@@ -209,13 +209,13 @@ class _BudgetFiller:
         return total if own is None else own if total is None else min(own, total)
 
     def fill(self, name: str, things: Sequence[T], lines: Sequence[str], worth: Sequence[Any]) -> list[T]:
-        """Write a section with as many of its lines as it has room for, the most valuable; return what they show.
+        """Write a section with the most valuable lines that fit; return the things they show.
 
         Args:
-            name: Which.
-            things: What it shows, in its order.
+            name: The name of the section.
+            things: The things to show, in the order of the section.
             lines: The line of each.
-            worth: What each is worth. Of equals, the last is worth most.
+            worth: The value of each. Of equals, the last is the most valuable.
         """
         best = sorted(range(len(lines)), key=lambda place: (worth[place], place), reverse=True)
         room, count = self.room(name), len(lines)
@@ -227,7 +227,7 @@ class _BudgetFiller:
             sizes = range(len(lines) + 1)
             count = bisect_right(sizes, room, lo=1, key=lambda count: self._measure.size(text_of(count))) - 1
         text = text_of(count)
-        if lines and not count and room is not None:  # a line that is too long, if more than the heading can be shown
+        if lines and not count and room is not None:  # cut the only line, if more than the heading fits
             count, text = 1, self._measure.cut(text_of(1), room)
             if len(text) <= len(_section(name, [CUT])):
                 text = ""
@@ -241,13 +241,13 @@ def _section(name: str, lines: Sequence[str]) -> str:
 
 
 def in_order(entries: Sequence[CoreEntry]) -> list[CoreEntry]:
-    """Core memory as it is shown: in the order in which its keys came, whatever was updated since."""
+    """Sort core memory as it is shown: in the order in which its keys were first set."""
     return sorted(entries, key=lambda each: (each.created_at, each.key))
 
 
 def _core_line(entry: CoreEntry) -> str:
     origin = origin_of(entry)
-    # Where a value comes from that neither a person nor the agent vouches for.
+    # The origin is shown if neither a person nor the agent vouches for the value.
     doubt = f" ({_label(origin)}, {entry.updated_at:%Y-%m-%d})" if origin.startswith(("tool", "import")) else ""
     return f"**{_label(entry.key)}**{doubt}: {_inset(harmless(entry.value), _WITHIN_LINE)}"
 
@@ -268,23 +268,23 @@ def _record_line(record: AnyRecord, text: str) -> str:
         origin = origin_of(record)
         about = f"record, {record.updated_at:%Y-%m-%d}, {origin}" if origin else ""
     value = _inset(harmless(text), _WITHIN_ITEM)
-    # Where nothing of ours stands before it, a text could begin a heading or a list of its own.
+    # Without a label before it, a text could begin a heading or a list of its own.
     return f"- {_bracketed(about)} {value}" if about else "- " + _BEGINNING.sub(r"\g<1>\\\g<2>", value)
 
 
 def _label(text: str) -> str:
-    """A key or a kind as it stands in its line, with nothing that would end it there."""
+    """Escape a key or a kind for its line, so that nothing in it ends it early."""
     return _SIGNS.sub(r"\\\g<0>", on_one_line(text))
 
 
 def _bracketed(text: str) -> str:
-    """A label in brackets, which together must not be the token of a model either."""
+    """Put a label in brackets, so that the result is no special token of a model."""
     label = _label(text)
     return f"[{label}]" if harmless(f"[{label}]") == f"[{label}]" else f"[\\{label}]"
 
 
 def _inset(text: str, within: str) -> str:
-    """A text whose further lines stand further in than anything of ours does."""
+    """Indent the further lines of a text deeper than any heading or entry."""
     return re.sub(r"[ \t]*\n", within, text).strip()
 
 
@@ -293,7 +293,7 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def final_memory(core: Sequence[CoreEntry], events: Sequence[Event], records: Sequence[AnyRecord]) -> dict[str, Any]:
-    """Everything that a memory holds, as data. Times are seconds since 1970.
+    """Return everything that a memory holds, as data. Times are seconds since 1970.
 
     Args:
         core: Core memory.
@@ -301,8 +301,8 @@ def final_memory(core: Sequence[CoreEntry], events: Sequence[Event], records: Se
         records: Every record.
 
     Returns:
-        "core": values by key; "recall": events with "id", "type", "content" and "timestamp"; "archival_summary": how
-        many records there are ("count"), how many of each tag ("tags"), and of each its beginning ("records");
+        "core": values by key; "recall": events with "id", "type", "content" and "timestamp"; "archival_summary": the
+        number of records ("count"), the number for each tag ("tags"), and the beginning of each record ("records");
         "resources_used": each resource with its "uses"; "experiment_timeline": all of it in the order of time.
     """
     events = sorted(events, key=lambda each: (each.created_at, each.id))
@@ -329,10 +329,10 @@ def final_memory(core: Sequence[CoreEntry], events: Sequence[Event], records: Se
 
 
 def final_markdown(final: Mapping[str, Any]) -> str:
-    """The same as text.
+    """Format the final memory as Markdown.
 
     Args:
-        final: What `final_memory` gives.
+        final: The result of `final_memory`.
     """
     summary = final["archival_summary"]
     records = [_item(_final_head(each, ", ".join(each["tags"])), each["excerpt"]) for each in summary["records"]]
@@ -365,16 +365,16 @@ def write_final(
     """Write the final memory to two files, each whole or not at all.
 
     Args:
-        final: What `final_memory` gives.
-        output_dir: Where to; the folder is made if it is not there. Files of these names are replaced.
-        markdown_name: The name of the text.
-        json_name: The name of the data.
+        final: The result of `final_memory`.
+        output_dir: The folder, which is created if it is missing. Files of these names are replaced.
+        markdown_name: The name of the file for the text.
+        json_name: The name of the file for the data.
 
     Returns:
         The paths of the text and of the data.
 
     Raises:
-        InvalidInput: They cannot be written.
+        InvalidInput: The two names are equal, or the files cannot be written.
     """
     folder = path_of_file(output_dir)
     if markdown_name == json_name:
@@ -382,7 +382,7 @@ def write_final(
     markdown_path, json_path = folder / markdown_name, folder / json_name
     with whole_file(markdown_path, make_folder=True) as text, whole_file(json_path) as data:
         text.write(final_markdown(final))
-        # Halves of characters, which UTF-8 has no bytes for, are written as escapes.
+        # Lone surrogates, which UTF-8 cannot encode, are written as escapes.
         whole = json.dumps(final, ensure_ascii=False, indent=2)
         data.write(_SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", whole) + "\n")
     return markdown_path, json_path
@@ -415,7 +415,7 @@ def _beginning(text: str, most: int) -> str:
 
 
 def _item(head: str, text: str) -> str:
-    """An item of a list: a text of one line behind its head, a longer one as a block that only its own fence ends."""
+    """Format a list item: its text after its head, or several lines as a fenced block."""
     text = harmless(text).strip("\n")
     if "\n" not in text:
         return f"- {head}: {_escaped(text.strip())}" if text.strip() else f"- {head}"
@@ -431,5 +431,5 @@ def _final_head(told: Mapping[str, Any], kind: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """A text of one line in which nothing means anything in Markdown."""
+    """Return a text on one line, with all Markdown escaped."""
     return _FINAL_SIGNS.sub(r"\\\g<0>", on_one_line(text))

@@ -1,7 +1,7 @@
-r"""Resource memory: what an agent was given to work with, and what it used of it.
+r"""Resource memory: the resources that an agent was given, and its uses of them.
 
-    layers.resources.load("resources.yaml")          # snapshots of all that the file names
-    layers.resources.items()                         # what is known of each
+    layers.resources.load("resources.yaml")          # snapshots of all items in the file
+    layers.resources.items()                         # the remembered items
     layers.resources.track_usage("template:baseline:local:data:baseline", "read", "as a starting point")
     layers.resources.used()
 
@@ -23,7 +23,7 @@ An item may name its source directly (`{class: github, repo: example/solver}`, `
 and a source that no item names is an item itself. The file is checked before anything is read; unknown keys are
 ignored.
 
-A snapshot has a digest that tells whether the resources changed, and the beginning of each of them:
+A snapshot has a digest that shows whether the resources changed, and the beginning of each of them:
 
     {"digest": "sha256:…", "resource_file_sha": "…", "config_normalized": {…}, "items": [
         {"id": "template:baseline:local:data:baseline", "class": "local_data", "fetch_status": "available",
@@ -120,7 +120,7 @@ class ResourceItem(BaseModel):
 
     Attributes:
         name: Its name.
-        kind: Its class; empty where the file names only the source.
+        kind: Its class; empty if the file names only the source.
         source: The kind of its source.
         resource: The name of its source, or its repository.
         repo: The repository, of an item that names no source.
@@ -178,7 +178,7 @@ def build_resource_snapshot(
     Returns:
         "digest", "resource_file_sha", "config_normalized" and "items", as the original has them. An item has "id",
         "class" (local_data, github, huggingface), "fetch_status" (pending, available, failed), "path", "tree_summary"
-        and "content_excerpt", and besides "name", "kind" (its class in the file), "notes", "digest" and "reason" (the
+        and "content_excerpt", and also "name", "kind" (its class in the file), "notes", "digest" and "reason" (the
         reason why it is not available, or incomplete). An item that cannot be read, or is outside of the workspace,
         has failed.
 
@@ -363,7 +363,7 @@ def below(path: str, mount: str) -> PurePosixPath:
 def _read_item(
     item: ResourceItem, root: Path, path: Path, clean: Callable[[str], str]
 ) -> tuple[str, str, str, dict[str, Any]]:
-    """Read a local item: its files as lines, their beginnings, why some are missing, and what its digest depends on.
+    """Return the tree, content, read error and digest input of a local item.
 
     Raises:
         OSError: The item cannot be read, or is outside of the workspace.
@@ -408,9 +408,9 @@ def _within(root: Path, path: Path) -> Path:
 
 
 def _list_folder(root: Path) -> list[tuple[str, str, int]]:
-    """List a folder and the folders below it, without following links: paths, their marks, and the sizes of files.
+    """List paths, marks and file sizes of a folder and its subfolders; follow no links.
 
-    One path more than `_MOST_ENTRIES` says that there are more.
+    More paths than `_MOST_ENTRIES` mean that the listing is incomplete.
     """
     listed: list[tuple[str, str, int]] = []
     next(root.iterdir(), None)  # raises if it cannot be read
@@ -425,7 +425,7 @@ def _list_folder(root: Path) -> list[tuple[str, str, int]]:
 
 
 def _tree(listed: Sequence[tuple[str, str, int]]) -> str:
-    """Format a folder as lines: a file by its path, a folder with a slash, a link with an at sign."""
+    """Format a folder as lines of paths; folders end with a slash, links with an at sign."""
     lines = [_printable(path) + mark for path, mark, _ in listed[:200]]
     while sum(len(line) + 1 for line in lines) > _TREE_CHARS:
         lines.pop()
@@ -435,7 +435,7 @@ def _tree(listed: Sequence[tuple[str, str, int]]) -> str:
 def _chosen(
     item: ResourceItem, listed: Sequence[tuple[str, str, int]], root: Path, folder: Path
 ) -> list[tuple[str, Path]]:
-    """Return the files whose beginnings are shown, by name: those that the item names, else the most informative."""
+    """Return the files to excerpt: those the item names, else the most informative."""
     if item.include_files:
         paths = [Path(each) for each in dict.fromkeys(item.include_files)]
         return [(_printable(each.as_posix()), _within(root, folder / each)) for each in paths][: item.max_files or None]
@@ -448,10 +448,10 @@ def _chosen(
 
 
 def _read_file(name: str, path: Path, most: int, clean: Callable[[str], str]) -> tuple[str, list[Any]]:
-    """Read the beginning of a file. Return it as text, and the size and digest that tell whether it changed.
+    """Return the beginning of a file, and its size and digest, which detect changes.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
     """
     if not path.is_file():  # a pipe would block
         raise OSError("There is no file at this path.")
@@ -476,7 +476,7 @@ def _printable(path: str) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in path)
 
 
-# -- what is remembered --------------------------------------------------------------------------------------------
+# -- the memory of resources -------------------------------------------------------------------------------------
 
 RESOURCE_INDEX, RESOURCE_DIGEST = "RESOURCE_INDEX", "resource_digest"
 """The keys of core memory."""
@@ -492,7 +492,7 @@ class ResourceUse(Options):
     Attributes:
         resource_id: The id of the resource.
         usage_type: "read", "reference" or "include".
-        context: The purpose; None if nobody says.
+        context: The purpose; None if unknown.
         timestamp: Seconds since 1970; None for the time of the record.
     """
 
@@ -520,10 +520,10 @@ def use_of(content: str, tags: Sequence[str], at: datetime) -> dict[str, Any] | 
 
 
 class ResourceMemory(Layer):
-    """The resources of a layered memory. Every method has an awaited twin, with an `a` before its name.
+    """The resources of a layered memory; each method has an async twin, prefixed with `a`.
 
     Args:
-        ground: What the memory stands on.
+        ground: The context of the memory.
         core: Its core memory.
         archival: Its archival memory.
     """
@@ -539,15 +539,15 @@ class ResourceMemory(Layer):
         config: Mapping[str, Any] | None = None,
         resolve_paths: bool = True,  # noqa: FBT001, FBT002 - the original's signature
     ) -> dict[str, Any]:
-        """Take a snapshot of what a file names, and remember it.
+        """Take a snapshot of the items that a file names, and remember it.
 
-        All is remembered, or nothing is. What the same file named before, and does not name any more, is forgotten;
-        what has not changed stays as it is.
+        All items are remembered, or none is. Items that the same file no longer names are forgotten; unchanged items
+        stay as they are.
 
         Args:
-            resource_file: See `build_resource_snapshot`, for this and the others.
-            config: As there. The default of "redact_secrets" is that of the memory's settings.
-            resolve_paths: As there.
+            resource_file: As for `build_resource_snapshot`.
+            config: As for `build_resource_snapshot`. The default of "redact_secrets" is that of the memory's settings.
+            resolve_paths: As for `build_resource_snapshot`.
 
         Returns:
             The snapshot. Of each item at most 6,000 characters are remembered.
@@ -592,12 +592,12 @@ class ResourceMemory(Layer):
     def track_usage(
         self, resource_id: str, usage_type: Literal["read", "reference", "include"], context: str | None = None
     ) -> str:
-        """Note that a resource was used.
+        """Record a use of a resource.
 
         Args:
-            resource_id: Which: the id of an item.
+            resource_id: The id of an item.
             usage_type: "read", "reference" or "include".
-            context: What for. Default: nobody says.
+            context: The purpose. Default: none.
 
         Returns:
             The id of the record.
@@ -613,7 +613,7 @@ class ResourceMemory(Layer):
     atrack_usage = awaited(track_usage, writes=True)
 
     def items(self) -> list[dict[str, Any]]:
-        """What is remembered of each item, in the order of their ids: as snapshots have them."""
+        """Return the remembered items in the form of snapshots, ordered by id."""
 
         def look(tx: Transaction, view: MemoryView) -> list[dict[str, Any]]:
             items = [dict(each.extra["resource"]) for each in _items(tx, view)]
@@ -626,14 +626,14 @@ class ResourceMemory(Layer):
     aitems = awaited(items)
 
     def used(self) -> list[dict[str, Any]]:
-        """What was used, oldest first, each time: "resource_id", "usage_type", "context" and "timestamp"."""
+        """Return uses, oldest first: "resource_id", "usage_type", "context", "timestamp"."""
         records = self._archival.all([RESOURCE_USED])
         return [use for each in records if (use := use_of(each.content, each.tags, each.created_at))]
 
     aused = awaited(used)
 
     def _index(self, tx: Transaction, change: PendingWrite, digest: str, items: list[dict[str, Any]]) -> None:
-        """Have core memory name all items."""
+        """Write an index of all items to core memory."""
         lines = [f"- {item['id']} ({item['fetch_status']})" for item in sorted(items, key=lambda item: str(item["id"]))]
         index = "\n".join([f"{len(items)} resources; each is a record tagged resource_id:<id>", *lines])
         named, told = CoreValue(RESOURCE_INDEX, "", _IMPORTANCE), CoreValue(RESOURCE_DIGEST, digest, _IMPORTANCE)
@@ -655,7 +655,7 @@ def _tags(item: Mapping[str, Any]) -> list[str]:
 
 
 def _body(item: Mapping[str, Any]) -> str:
-    """An item as a model reads it."""
+    """Format an item as text for a model."""
     status, reason = item["fetch_status"], item["reason"]
     lines = {
         "Resource": item["name"],
