@@ -1,6 +1,6 @@
-"""What is said: messages, between LangChain, a provider and the database.
+"""Messages, and their conversion between LangChain, a provider and the database.
 
-A `Message` is the value that this package stores. It goes three ways, and comes back from each:
+A `Message` is the value that this package stores. It is converted in three directions, and back:
 
 * to LangChain and back, `to_langchain` and `from_langchain`, losing nothing in either direction;
 * to a provider, `Message.to_llm_dict` and `Message.to_api_format`, and back with ``Message(**d)`` or
@@ -8,12 +8,12 @@ A `Message` is the value that this package stores. It goes three ways, and comes
 * to the bytes that are stored, `encode_body` and `decode_body`: one message is stored once.
 
 It may import `base` alone. Begin with `message.py`; `role_rounds.py` has posts, rounds and conversations between roles,
-`history_repair.py` knows what a history is made of and what every provider accepts.
+`history_repair.py` has the parts of a history and repairs it to what every provider accepts.
 
-`Message` has the fields of MARSYS's messages and is the only form that is stored. `encode_body` gives JSON without the
+`Message` has the fields of MARSYS's messages and is the only form that is stored. `encode_body` writes JSON without the
 id, so equal messages share one body. Keys keep their order, since prompts may depend on it; the log compares bodies
-without it. What LangChain knows and the documents do not is kept under `langchain`; what LangChain has no place for
-travels in `additional_kwargs["agentmem"]`. Both ways are the identity, by property test. NULs and lone surrogates
+without it. Fields that only LangChain has are kept under `langchain`; fields that LangChain lacks travel in
+`additional_kwargs["agentmem"]`. Both conversions are the identity, by property test. NULs and lone surrogates
 survive: bodies are bytes, encoded with `surrogatepass`.
 """
 

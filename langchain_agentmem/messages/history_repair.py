@@ -4,14 +4,14 @@
 
 Providers refuse a result without its call, a call without its result, a system message in the middle, an empty message,
 a conversation that no user begins, two turns of the assistant in a row, a user right after a result, and ids of calls
-that are long or of other signs than theirs. `repaired` mends all that in a copy, loses no text, and keeps the order
-otherwise: results move to their calls, a call without a result gets one that says so, a result without a call is told
-in words, and a few words stand where somebody else has to speak. An id that is refused becomes one made of it, the same
-each time, and a call that could not be parsed one whose argument is what was written, since not every client sends it
-otherwise.
+that are too long or have unsupported characters. `repaired` fixes all this in a copy, loses no text, and keeps the
+order otherwise. Results move to their calls, and a missing result is replaced by a placeholder. A result without a
+call becomes a user message, and short filler messages restore the alternation of roles. A refused id is replaced by
+one derived from it, the same each time. A call that could not be parsed becomes a call whose argument is the raw text,
+since not every client sends it otherwise.
 
-What only some providers know is left as it is, since a history does not know whom it is for: whoever moves a
-conversation from Anthropic to another provider takes `redacted_thinking` out of it.
+Content that only some providers support stays as it is, since a history does not know its provider. To move a
+conversation from Anthropic to another provider, remove `redacted_thinking` from it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _CALL_BLOCKS = frozenset({"tool_use", "tool_call"})
 
 
 def role_of(message: BaseMessage) -> str:
-    """Return who speaks: "system", "user", "assistant", "tool", or another role."""
+    """Return the role of a message: "system", "user", "assistant", "tool", or another."""
     if isinstance(message, ChatMessage):
         return "system" if message.role == "developer" else message.role
     kind = message.type.removesuffix("MessageChunk").lower()
@@ -67,7 +67,7 @@ def role_of(message: BaseMessage) -> str:
 
 
 def calls_of(message: BaseMessage) -> list[dict[str, Any]]:
-    """The tool calls of a message, those included that could not be parsed: a provider is sent them too."""
+    """Return the tool calls of a message, and its invalid ones, which providers receive too."""
     if not isinstance(message, AIMessage):
         return []
     calls: list[Any] = [*message.tool_calls, *message.invalid_tool_calls]
@@ -77,29 +77,34 @@ def calls_of(message: BaseMessage) -> list[dict[str, Any]]:
 
 
 class MessageGroup(NamedTuple):
-    """Messages that stay or go together: one, or calls with their results. Places from `start` up to `stop`."""
+    """A range of messages that stay or leave together: one, or calls with their results.
+
+    Attributes:
+        start: The index of the first message.
+        stop: The index after the last.
+    """
 
     start: int
     stop: int
 
 
 def bundles(messages: Sequence[BaseMessage], start: int, stop: int) -> list[MessageGroup]:
-    """Cut a valid history where no call is open.
+    """Split a valid history into groups at the places where no call is open.
 
     Args:
         messages: A history in which results stand behind their calls.
-        start: Where to begin.
-        stop: Where to end.
+        start: The first index.
+        stop: The index after the last.
     """
     cuts = [place for place in range(start, stop) if place == start or not isinstance(messages[place], ToolMessage)]
     return [MessageGroup(*pair) for pair in pairwise([*cuts, stop])] if start < stop else []
 
 
 def protected_from(messages: Sequence[BaseMessage], grace: int) -> int:
-    """Where the protected tail begins: at the so-manyth last assistant message.
+    """Return the index of the protected tail, which is the `grace`-th last assistant message.
 
-    Where there are fewer, at the first of them; where there is none, at the last user message, so that there always is
-    a tail; where there is no user message either, at the last message with its results.
+    With fewer assistant messages, the tail begins at the first of them. Without any, it begins at the last user
+    message, so that a tail always exists. Without a user message too, it begins at the last message with its results.
 
     Args:
         messages: The history.
@@ -114,7 +119,7 @@ def protected_from(messages: Sequence[BaseMessage], grace: int) -> int:
 
 
 def is_said_by_user(message: BaseMessage) -> bool:
-    """Whether a user said it; not all that is in the user's role was: a summary was not, nor what brings memory."""
+    """Return whether a user said a message: no summary, memory, filler or result in that role."""
     made = message.additional_kwargs.get(MADE)
     if role_of(message) != "user" or made in (FILLER, RESULT):
         return False
@@ -122,15 +127,15 @@ def is_said_by_user(message: BaseMessage) -> bool:
 
 
 class HistoryShape(NamedTuple):
-    """The parts of a valid history, as places.
+    """The parts of a valid history, as indexes.
 
     Attributes:
-        systems: How many system messages it begins with.
-        opening: What stands there so that a user begins, if anything does.
-        first: The first thing a user said, if it is to stay.
-        summary: The summary of what was there before.
-        request: The last thing a user said, if it stands before the tail.
-        tail: Where the protected tail begins.
+        systems: The number of system messages at the beginning.
+        opening: The filler message that makes a user begin, if any.
+        first: The first message that a user said, if it is to stay.
+        summary: The summary of earlier messages.
+        request: The last message that a user said, if it is before the tail.
+        tail: The beginning of the protected tail.
     """
 
     systems: int
@@ -142,7 +147,7 @@ class HistoryShape(NamedTuple):
 
     @property
     def pinned(self) -> frozenset[int]:
-        """The places before the tail that stay whatever happens."""
+        """The indexes before the tail whose messages always stay."""
         kept = (place for place in (self.opening, self.first, self.summary, self.request) if place is not None)
         return frozenset({*range(self.systems), *kept})
 
@@ -153,7 +158,7 @@ def shape_of(messages: Sequence[BaseMessage], *, grace: int, keep_first: bool = 
     Args:
         messages: The history: system messages first, results behind their calls.
         grace: See `protected_from`.
-        keep_first: Whether the first thing a user said stays.
+        keep_first: Whether the first message that a user said stays.
     """
     systems = next((place for place, each in enumerate(messages) if role_of(each) != "system"), len(messages))
     tail = max(systems, protected_from(messages, grace))
@@ -166,7 +171,7 @@ def shape_of(messages: Sequence[BaseMessage], *, grace: int, keep_first: bool = 
 
 
 def droppable(messages: Sequence[BaseMessage], shape: HistoryShape) -> list[MessageGroup]:
-    """What may leave a history, the oldest first: all that is neither pinned nor in the tail."""
+    """Return the groups that are neither pinned nor in the tail, oldest first: they may leave."""
     return [each for each in bundles(messages, shape.systems, shape.tail) if each.start not in shape.pinned]
 
 
@@ -179,11 +184,13 @@ _FILLER = {MADE: FILLER}
 
 
 def sound_until(messages: Sequence[BaseMessage], start: int = 0) -> int:
-    """How far a history needs no repair and no call is open: quickly, so that it can be asked every turn.
+    """Return the length of the leading part that needs no repair and has no open call.
+
+    The check is fast enough to run every turn.
 
     Args:
         messages: The history.
-        start: Where to begin: a place up to which this was found before.
+        start: The result of an earlier call, from which to go on. Default: 0.
     """
     sound = start
     before = role_of(messages[start - 1]) if start else "system"
@@ -210,7 +217,7 @@ def sound_until(messages: Sequence[BaseMessage], start: int = 0) -> int:
 
 
 def repaired(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Give a history as every provider accepts it. A message that needs no repair is the same object.
+    """Return a history that every provider accepts. Unchanged messages are the same objects.
 
     Args:
         messages: Any history. It is not changed.
@@ -227,7 +234,7 @@ def repaired(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
 
 
 def _with_made_images(messages: Sequence[BaseMessage]) -> Iterator[BaseMessage]:
-    """Yield messages, and the images that the assistant made in messages of the user, who alone may show any."""
+    """Yield messages, with images of the assistant in user messages: only users may send them."""
     before, key = "", None
     images: list[Any] = []
     for message in [*messages, None]:
@@ -245,7 +252,7 @@ def _with_made_images(messages: Sequence[BaseMessage]) -> Iterator[BaseMessage]:
 
 
 def _alternating(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """With a word of somebody else's between two turns that providers refuse one right after the other."""
+    """Insert a filler message between two consecutive turns that providers refuse."""
     turns: list[BaseMessage] = []
     for message in messages:
         if turns and _REFUSED_AFTER.get(role_of(turns[-1])) == role_of(message):
@@ -257,9 +264,9 @@ def _alternating(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
 
 
 def _with_distinct_calls(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Give calls ids of their own where a later call bears the id of an earlier one; their results follow them.
+    """Give a call with an id of an earlier call a new id, in its results too.
 
-    Some models count their calls anew each turn. Anthropic refuses an id that comes twice.
+    Some models restart the numbers of their calls each turn. Anthropic refuses a repeated id.
 
     Args:
         messages: A history in which results stand behind their calls.
@@ -287,19 +294,19 @@ def _free(call: str, seen: set[str]) -> str:
 
 
 def _usable(call: str) -> str:
-    """The id of a call as every provider takes it."""
+    """Return the id of a call in a form that every provider accepts."""
     if _CALL_ID.fullmatch(call):
         return call
     return f"call_{blake2b(call.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
 
 
 def _named(name: str) -> str:
-    """A name as every provider takes it."""
+    """Return a name in a form that every provider accepts."""
     return name if _NAME.fullmatch(name) else re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64]
 
 
 def _renamed(message: AIMessage, names: Mapping[Any, str]) -> AIMessage:
-    """A message whose calls have other ids, wherever it tells them."""
+    """Return a message with other ids for its calls, in its fields and in its content."""
     changes: dict[str, Any] = {
         "tool_calls": [call | {"id": names.get(call["id"], call["id"])} for call in message.tool_calls],
         "additional_kwargs": _without_raw_calls(message),
@@ -310,7 +317,7 @@ def _renamed(message: AIMessage, names: Mapping[Any, str]) -> AIMessage:
 
 
 def _without_raw_calls(message: AIMessage) -> dict[str, Any]:
-    """What a message has beside its fields, without the calls as OpenAI sent them: they are in `tool_calls`."""
+    """Return `additional_kwargs` without OpenAI's raw calls, which are in `tool_calls` too."""
     return {name: value for name, value in message.additional_kwargs.items() if name != "tool_calls"}
 
 
@@ -322,7 +329,7 @@ def _block_renamed(block: Any, names: Mapping[Any, str]) -> Any:
 
 
 def _paired(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Every result right behind its call, every call with its result."""
+    """Put each result right after its call, and add a placeholder for each missing result."""
     answers = _answers(messages)
     taken = {place for each in answers.values() for place in each.values()}
     paired: list[BaseMessage] = []
@@ -339,9 +346,9 @@ def _paired(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
 
 
 def _answers(messages: Sequence[BaseMessage]) -> dict[int, dict[str, int]]:
-    """Which result answers which call: for each message with calls, the places of the results by the calls' ids.
+    """Map each message with calls to the indexes of its results, by the ids of the calls.
 
-    Ids may be used again in later turns, so that a result answers the last call of its id that has none yet.
+    Later turns may reuse ids. A result answers the last call of its id that has no result yet.
     """
     asked: dict[str, int] = {}
     answers: dict[int, dict[str, int]] = {}
@@ -362,7 +369,7 @@ def _missing(message: BaseMessage, call: dict[str, Any]) -> ToolMessage:
 
 
 def without_stand_ins(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """A repaired history without the results that were missing at its end, since they may still come."""
+    """Remove placeholder results at the end of a repaired history: results may still come."""
     last = next((place for place in range(len(messages) - 1, -1, -1) if role_of(messages[place]) != "tool"), 0)
     return [
         each
@@ -372,7 +379,7 @@ def without_stand_ins(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
 
 
 def _told(message: BaseMessage) -> HumanMessage:
-    """A result whose call is not there, in words."""
+    """Turn a result without a call into a user message that quotes it."""
     name = {"name": message.name} if message.name else {}
     content: Any = fenced("tool_result", message.text, **name)
     if isinstance(message.content, list):
@@ -382,7 +389,7 @@ def _told(message: BaseMessage) -> HumanMessage:
 
 
 def _mended(message: BaseMessage) -> BaseMessage | None:
-    """One message without what a provider refuses in it; None when nothing is left."""
+    """Return a message without content that a provider refuses; None when nothing is left."""
     if isinstance(message, RemoveMessage):
         return None
     if isinstance(message, ChatMessage) and role_of(message) != "tool":
@@ -407,7 +414,10 @@ def _mended(message: BaseMessage) -> BaseMessage | None:
 
 
 def encodable(message: M) -> M:
-    """Return a message that clients can encode, without halves of surrogate pairs; the same object if it has none."""
+    """Return a message without lone surrogates, which clients cannot encode.
+
+    A message without any is returned itself.
+    """
     sent = {name: value for name, value in message.__dict__.items() if value and name in _SENT}
     changes = {name: clean for name, value in sent.items() if (clean := replace_surrogates(value)) is not value}
     if kwargs := message.additional_kwargs:
@@ -419,33 +429,33 @@ def encodable(message: M) -> M:
 
 
 def _of_its_kind(message: ChatMessage) -> BaseMessage:
-    """A message whose role is a field as the class of its role; another role is a user of that name."""
+    """Convert a `ChatMessage` to the class of its role; other roles become users of that name."""
     role, kwargs = role_of(message), {MADE: ALTERED, **message.additional_kwargs}
     name = message.name or (None if role in (*_KINDS, "user") else role)
     return _KINDS.get(role, HumanMessage)(content=message.content, id=message.id, name=name, additional_kwargs=kwargs)
 
 
 def says_nothing(message: BaseMessage) -> bool:
-    """Whether a repaired history does not have a message, since nothing is in it that a provider takes."""
+    """Return whether repair removes a message, since it has no content that providers accept."""
     return _mended(message) is None
 
 
 def _is_empty(message: BaseMessage) -> bool:
-    """Whether a message says nothing; one that only reasons does not, and no provider takes it."""
+    """Return whether a message has neither content nor calls; reasoning does not count."""
     content = message.content
     says = content.strip() if isinstance(content, str) else any(kind_of(block) not in THOUGHTS for block in content)
     return not says and not calls_of(message)
 
 
 def _with_usable_calls(message: AIMessage) -> dict[str, Any]:
-    """What must change so that every client sends a message's calls, each with an id and a name."""
+    """Return the changes after which every client sends all calls, each with an id and a name."""
     blocks: list[Any] = message.content if isinstance(message.content, list) else []
     told = [*message.tool_calls]
-    told += [  # what was written becomes the argument
+    told += [  # the raw text becomes the argument
         tool_call(name=each["name"] or "", args={"unreadable": each["args"] or ""}, id=each["id"])
         for each in message.invalid_tool_calls
     ]
-    for block in blocks if not told else ():  # they are all there is of the calls then
+    for block in blocks if not told else ():  # without `tool_calls`, the calls are in the blocks only
         if _is_call(block):
             given = block.get("input", block.get("args"))
             arguments = given if isinstance(given, dict) else {}
@@ -469,7 +479,10 @@ def _with_usable_calls(message: AIMessage) -> dict[str, Any]:
 
 
 def _call_block(block: Any, calls: dict[str, ToolCall]) -> Any:
-    """Return a block as its call is told, which it takes from the calls; None where none is left of its id."""
+    """Return a block with the id and name of its call, and remove that call from `calls`.
+
+    A block of another type is returned itself. None if no call of its id is left.
+    """
     if not _is_call(block):
         return block
     call = calls.pop(_call_id(block) or "", None)
@@ -480,7 +493,7 @@ def _call_block(block: Any, calls: dict[str, ToolCall]) -> Any:
 
 
 def _block(block: Any, role: str) -> Any:
-    """A block as a provider accepts it in this role, or None."""
+    """Return a block as a provider accepts it in this role, or None to remove it."""
     if isinstance(block, str):
         return block if block.strip() else None
     if kind_of(block) in TEXTS and not str(block.get("text") or "").strip():

@@ -1,17 +1,15 @@
-"""Between LangChain's messages and ours, losing nothing in either direction.
+"""Lossless conversion between LangChain's messages and `Message`, in both directions.
 
-What both have goes from field to field. What only LangChain has (metadata, artifacts, the class of a chunk)
-is kept in `Message.langchain`, only where it differs from LangChain's default. What only our message has goes
-under the one key ``"agentmem"`` of ``additional_kwargs``, and is taken out again on the way back. That note
-also remembers what LangChain was shown instead, so that a message which somebody changed in LangChain stays
-changed.
+Common fields are copied. Fields that only LangChain has (metadata, artifacts, the class of a chunk) are kept in
+`Message.langchain`, only where they differ from LangChain's default. Fields that only `Message` has are kept under
+the one key ``"agentmem"`` of ``additional_kwargs``, and are removed from there on the way back. That note also
+records the values that LangChain received instead, so that a change made in LangChain is kept.
 
-LangChain's constructors rewrite what they are given: they parse calls, fill in chunks, turn numbers into
-text. A message that comes back must be the message that went, so it is made as a copy of an empty one,
-unvalidated.
+LangChain's constructors rewrite their arguments: they parse calls, fill in chunks, turn numbers into text. A message
+must come back unchanged, so it is made as a copy of an empty one, without validation.
 
-LangChain keeps the arguments of a tool call as a dictionary, and calls whose arguments cannot be read in a
-second list. Ours keeps the text.
+LangChain keeps the arguments of a tool call as a dictionary, and unparsable calls in a second list. `ToolCallMsg`
+keeps the text.
 """
 
 from __future__ import annotations
@@ -34,14 +32,14 @@ from langchain_agentmem.messages.message import KEPT, LANGCHAIN_ROLES, Message, 
 def calls_from(
     tool_calls: list[dict[str, Any]], invalid_tool_calls: list[dict[str, Any]]
 ) -> tuple[list[ToolCallMsg], bool]:
-    """Turn LangChain's calls into ours.
+    """Convert LangChain's tool calls to `ToolCallMsg`.
 
     Args:
         tool_calls: ``{"name", "args": dictionary, "id", "type": "tool_call"}``.
         invalid_tool_calls: ``{"name", "args": text, "id", "error", "type": "invalid_tool_call"}``.
 
     Returns:
-        The calls, valid ones first, and whether `calls_to` gives back exactly what was given.
+        The calls, valid ones first, and whether `calls_to` returns exactly the arguments.
     """
     plain = is_plain(tool_calls) and is_plain(invalid_tool_calls)
     calls = [
@@ -52,7 +50,7 @@ def calls_from(
 
 
 def calls_to(calls: Iterable[ToolCallMsg]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Turn our calls into LangChain's.
+    """Convert `ToolCallMsg`s to LangChain's tool calls.
 
     Args:
         calls: The calls.
@@ -73,10 +71,10 @@ def calls_to(calls: Iterable[ToolCallMsg]) -> tuple[list[dict[str, Any]], list[d
 
 
 def _text(args: Any, plain: bool) -> str:  # noqa: FBT001
-    """Write arguments, as well as JSON can where it cannot hold them exactly.
+    """Write arguments as JSON text, approximately where JSON cannot hold them exactly.
 
-    LangChain's own are kept beside that. Its keys are sorted, as those of tagged dictionaries are in a body, so that
-    arguments that were stored and read give the same text again.
+    LangChain's own arguments are kept next to the text. Its keys are sorted, as those of tagged dictionaries are in a
+    body, so that arguments that were stored and read result in the same text again.
     """
     if isinstance(args, str):
         return args
@@ -103,7 +101,7 @@ def json_object(text: str) -> dict[str, Any] | None:
 NOTE = "agentmem"
 """The key of ``additional_kwargs`` under which our own fields travel."""
 
-_OPENAI_ROLE = "__openai_role__"  # how LangChain tells a developer message from a system message
+_OPENAI_ROLE = "__openai_role__"  # by which LangChain marks a developer message among system messages
 
 
 _ELSEWHERE = frozenset(
@@ -112,11 +110,11 @@ _ELSEWHERE = frozenset(
 
 
 class _MessageClass:
-    """One of LangChain's classes: what it is called, and what it has that ours have not."""
+    """A message class of LangChain: its type name, and its fields that `Message` lacks."""
 
     def __init__(self, role: str | None, empty: BaseMessage) -> None:
         self.wire = empty.type
-        self.role = role  # the role it stands for; None when the message says so itself
+        self.role = role  # the role of its messages; None if each message has a role field
         self.empty = empty  # what copies are made of
         self.own = {name: value for name, value in empty.__dict__.items() if name not in _ELSEWHERE}
 
@@ -135,7 +133,7 @@ _KINDS: dict[type[BaseMessage], _MessageClass] = {
     for empty in empties
 }
 EXACT = frozenset(_KINDS)
-"""LangChain's own classes, which come back as what they were."""
+"""LangChain's own classes, which are restored exactly."""
 
 _BY_WIRE = {kind.wire: kind for kind in _KINDS.values()}
 _WIRES = LANGCHAIN_ROLES | dict.fromkeys(("system", "tool", "function"))
@@ -145,12 +143,12 @@ _NONE: dict[str, Any] = {}
 
 
 def from_langchain(message: BaseMessage, *, new_id: str | None = None) -> Message:
-    """Turn a LangChain message into ours.
+    """Convert a LangChain message to a `Message`.
 
     Args:
-        message: Any message. One of a user's own class comes back from `to_langchain` as LangChain's nearest
-            class, its own fields as extra fields.
-        new_id: The id that it gets when it has none. Default: a random UUID.
+        message: Any message. `to_langchain` restores one of a user's own class as LangChain's nearest class, its own
+            fields as extra fields.
+        new_id: The id for a message that has none. Default: a random UUID.
 
     Returns:
         A message under the same id; a new id when it had none. Invalid tool calls follow the valid ones in
@@ -172,7 +170,7 @@ def from_langchain(message: BaseMessage, *, new_id: str | None = None) -> Messag
 
 
 def to_langchain(message: Message, *, part_of: provider_content.PartOf | None = None) -> BaseMessage:
-    """Turn our message into LangChain's.
+    """Convert a `Message` to a LangChain message.
 
     Args:
         message: Any message.
@@ -200,11 +198,11 @@ def to_langchain(message: Message, *, part_of: provider_content.PartOf | None = 
 
 
 def with_images(message: BaseMessage) -> BaseMessage:
-    """Return what `to_langchain` made of a message that has images, with the images read.
+    """Read the images of a message that `to_langchain` made.
 
     Args:
-        message: A LangChain message. One without images that are known by path or address is given back itself, and
-            so is one whose content was changed.
+        message: A LangChain message. A message without images known by path or URL is returned itself, and so is one
+            whose content was changed.
     """
     if not has_images(message):
         return message
@@ -213,13 +211,13 @@ def with_images(message: BaseMessage) -> BaseMessage:
 
 
 def has_images(message: BaseMessage) -> bool:
-    """Whether `to_langchain` made a message of one that has images."""
+    """Return whether `to_langchain` made a message from one that has images."""
     note = message.additional_kwargs.get(NOTE)
     return isinstance(note, dict) and "images" in (note.get("fields") or ())
 
 
 def _nearest(message: Any) -> _MessageClass:
-    """LangChain's nearest class for a user's own."""
+    """Return the nearest LangChain class of a message of a user's own class."""
     if not isinstance(message, BaseMessage):
         raise MessageError(f"Expected a LangChain message, not {type(message).__name__}.")
     if kinds := [_KINDS[parent] for parent in type(message).__mro__ if parent in _KINDS]:
@@ -268,7 +266,7 @@ def _from(
 def _from_kwargs(
     kwargs: dict[Any, Any], kind: _MessageClass, kept: dict[str, Any], values: dict[str, Any]
 ) -> dict[str, Any] | None:
-    """Sort additional keyword arguments into what we have a field for, and the rest. Give our own note."""
+    """Split `additional_kwargs` into fields of `Message` and the rest, and return our note."""
     rest = _copied(kwargs)
     note: dict[str, Any] | None = rest.get(NOTE)
     if isinstance(note, dict) and note.keys() == {"fields", "shown"}:
@@ -292,7 +290,7 @@ def _kind_of(message: Message) -> _MessageClass:
 
 
 def _is_exact(message: Message) -> bool:
-    """Say, at a glance, that LangChain has a place for all of a message. False: it must be tried."""
+    """Return True if LangChain surely has a field for all of a message; False means unknown."""
     return (
         type(message.content) is str
         and message.role in ("user", "assistant", "system")
@@ -353,12 +351,12 @@ def _content(content: Any, images: list[str], part_of: provider_content.PartOf |
 
 
 def _note(message: Message, back: Message) -> dict[str, Any] | None:
-    """Write down the fields that LangChain would not give back, and what it is shown in their place."""
+    """Return the fields that LangChain would lose, with fingerprints of what it has instead."""
     lost = [name for name in KEPT if getattr(back, name) != getattr(message, name)]
     if not lost:
         return None
     if "langchain" not in lost and NOTE in (message.langchain or _NONE).get("additional_kwargs", _NONE):
-        lost.append("langchain")  # a user's own note of this name gives way, and must come back too
+        lost.append("langchain")  # our note replaces a user's own note of this name, which must be restored too
     fields: dict[str, Any] = {}
     shown: dict[str, str] = {}
     for name in lost:
@@ -373,20 +371,20 @@ def _note(message: Message, back: Message) -> dict[str, Any] | None:
 
 
 def _apply(note: dict[str, Any], values: dict[str, Any]) -> None:
-    """Put noted fields back, but not over what has been changed since."""
+    """Restore the fields of a note, except those that were changed in LangChain since."""
     fields, shown = note["fields"], note["shown"]
     for name in KEPT:
         value = values.get(name)
         if name == "created_at" and isinstance(value, str):
             value = datetime.fromisoformat(value)
-        # Where the content was changed, it holds what is left of the images.
+        # A changed content holds the images that are left.
         is_left = name == "images" and "content" in shown and values["content"] != fields["content"]
         if name in fields and not is_left and (name not in shown or _print(value) == shown[name]):
             values[name] = fields[name]
 
 
 def _print(value: Any) -> str:
-    """Give a fingerprint of a value that does not depend on the order of its keys."""
+    """Return a fingerprint of a value that does not depend on the order of its keys."""
     if isinstance(value, list):
         value = [item.to_dict() if isinstance(item, ToolCallMsg) else item for item in value]
     try:
@@ -405,7 +403,7 @@ def _is_canonical_time(value: Any) -> bool:
 
 
 def _copied(value: Any) -> Any:
-    """Copy lists and dictionaries; what is inside them stays itself."""
+    """Copy lists and dictionaries, but not their other values."""
     if type(value) is dict:
         return {key: item if type(item) is str else _copied(item) for key, item in value.items()}
     if type(value) is list:

@@ -1,9 +1,8 @@
-"""The message: what one speaker said, as this package stores it.
+"""The message of one speaker, as this package stores it.
 
-A `Message` is made of its fields, or of a provider's reply. `encode_body` gives the bytes that are stored for it, and
-`decode_body` reads them. A body holds what was said, and not what it is called: two messages that differ only in their
-ids have one body, which is stored once. Dictionaries inside keep the order of their keys, since a prompt may depend on
-it.
+A `Message` is made of its fields, or of a provider's reply. `encode_body` returns the bytes that are stored for it, and
+`decode_body` reads them. A body does not include the id: two messages that differ only in their ids share one body,
+which is stored once. Dictionaries inside keep the order of their keys, since a prompt may depend on it.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from langchain_agentmem.messages.provider_content import PartOf, image_part
 
 
 def _fields_of(reply: Any) -> dict[str, Any]:
-    """Return the arguments of a message that a reply holds, an object or a dictionary; only those that are set.
+    """Return the fields of a message that are set in a reply, an object or a dictionary.
 
     Raises:
         MessageError: It holds none.
@@ -94,7 +93,7 @@ class ToolCallMsg:
             _check_text(self, "tool call", name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the form of the OpenAI API: ``{"id", "type", "function": {"name", "arguments"}}``.
+        """Return OpenAI's form: ``{"id", "type", "function": {"name", "arguments"}}``.
 
         ``call_id`` is added only where it differs from ``id``.
         """
@@ -137,7 +136,7 @@ class AgentCallMsg:
 
     Attributes:
         agent_name: The agent's name.
-        request: What it is asked, of any storable type. Default None.
+        request: The request to it, of any storable type. Default None.
     """
 
     agent_name: str
@@ -151,7 +150,7 @@ class AgentCallMsg:
         return hash(self.agent_name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give ``{"agent_name", "request"}``; what JSON has no word for is tagged.
+        """Return ``{"agent_name", "request"}``; values that JSON lacks are tagged.
 
         Raises:
             InvalidInput: The request holds an object that cannot be kept as JSON.
@@ -160,7 +159,7 @@ class AgentCallMsg:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Build an agent call from what `to_dict` gave.
+        """Build an agent call from the result of `to_dict`.
 
         Raises:
             MessageError: It is not a dictionary with an ``agent_name``.
@@ -171,15 +170,15 @@ class AgentCallMsg:
 
 
 SOURCES = {"user": "user", "assistant": "model", "tool": "tool"}
-"""Where a message comes from, by the role that says it."""
+"""The source of a message, by its role."""
 RECALLING = frozenset({"recall_dropped", "expand"})
-"""The tools by which a model looks for what left its context."""
+"""The tools by which a model searches for content that left its context."""
 OWN_TOOLS = RECALLING | {
     *("mem_core_set", "mem_core_get", "mem_core_del", "mem_archival_write", "mem_archival_update", "mem_archival_get"),
     *("mem_archival_search", "mem_recall_append", "mem_recall_search", "mem_recall_evict", "mem_recall_summarize"),
     *("mem_node_fork", "mem_node_write", "mem_node_read", "consolidate", "fact_add", "fact_search", "fact_history"),
 }
-"""All tools of `AgentMemory.tools`. What they give is memory, or says that it was changed: an echo, as a memory."""
+"""All tools of `AgentMemory.tools`. Their results only repeat memory or confirm its change."""
 LANGCHAIN_ROLES = {"human": "user", "ai": "assistant"}
 """The roles of messages, by LangChain's name for their type."""
 
@@ -189,7 +188,7 @@ def _fresh_id() -> str:
 
 
 Content: TypeAlias = str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]] | None
-"""What a message may be given to say: text, a dictionary, or a list of texts and blocks."""
+"""The content that a message accepts: text, a dictionary, or a list of texts and blocks."""
 ToolCallLike: TypeAlias = ToolCallMsg | Mapping[str, Any]
 AgentCallLike: TypeAlias = AgentCallMsg | Mapping[str, Any]
 MessageLike: TypeAlias = "Message | BaseMessage | Mapping[str, Any]"
@@ -197,7 +196,7 @@ MessageLike: TypeAlias = "Message | BaseMessage | Mapping[str, Any]"
 
 
 class MessageFields(TypedDict, total=False):
-    """The fields of a `Message` but for its id, as they may be given."""
+    """The fields of a `Message` except its id, as arguments."""
 
     role: str
     content: Content
@@ -214,23 +213,22 @@ class MessageFields(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Message:
-    """One message of a conversation. Frozen; the lists it is given are copied, and an empty one is none.
+    """One message of a conversation. Frozen; lists are copied, and an empty list becomes None.
 
     Attributes:
         role: Who speaks: ``"system"``, ``"user"``, ``"assistant"``, ``"tool"``, or any other name.
         content: Text, a list of texts and blocks, a dictionary (structured content), or None. Default None.
         message_id: Default: a random UUID as text.
         name: The name of the speaker or of the tool. Default None.
-        tool_calls: The tools it asks for; dictionaries are accepted, see `ToolCallMsg.from_dict`. Default
-            None.
-        agent_calls: The agents it asks for; dictionaries are accepted. Default None.
-        structured_data: Data that goes with it. Default None.
-        images: Paths and URLs of images. Files are read when a provider is given the message. Default None.
+        tool_calls: The tools to call; dictionaries are accepted, see `ToolCallMsg.from_dict`. Default None.
+        agent_calls: The agents to call; dictionaries are accepted. Default None.
+        structured_data: Structured data of the message. Default None.
+        images: Paths and URLs of images. Files are read when the message is sent to a provider. Default None.
         tool_call_id: The call that a tool message answers. Default None. Content of the form
             ``{"tool_call_id", "output"}`` may hold it instead.
         reasoning_details: A model's reasoning in the provider's own form. Default None.
         created_at: When it was said. Without a time zone, UTC; ISO text is accepted. Default None: not known.
-        langchain: What only LangChain knows about it, see `from_langchain`. Default None.
+        langchain: The fields that only LangChain has, see `from_langchain`. Default None.
 
     Raises:
         MessageError: A field has a type that no message can have.
@@ -274,11 +272,11 @@ class Message:
 
     @property
     def text(self) -> str:
-        """What a person would read: text, texts of blocks, captions; neither reasoning nor calls."""
+        """The readable text: text, texts of blocks, captions; neither reasoning nor calls."""
         return self.content if isinstance(self.content, str) else provider_content.readable_text(self.content)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the whole message as a dictionary that JSON can keep. Fields that are None are left out.
+        """Return the whole message as a JSON-able dictionary, without fields that are None.
 
         Raises:
             MessageError: Something inside cannot be kept as JSON. The message names the place and the type.
@@ -287,7 +285,7 @@ class Message:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], *, tagged: bool = True) -> Self:
-        """Build the message from what `to_dict` gave, possibly after a passage through JSON.
+        """Build the message from the result of `to_dict`, possibly after a passage through JSON.
 
         Args:
             data: The dictionary. Keys that this version does not know are refused.
@@ -315,11 +313,11 @@ class Message:
             raise MessageError(f"This does not describe a message: {error}") from error
 
     def to_llm_dict(self, *, include_id: bool = False, part_of: PartOf = image_part) -> dict[str, Any]:
-        """Give the message as a model reads it. ``Message(**d)`` accepts the result.
+        """Return the message as a model reads it. ``Message(**d)`` accepts the result.
 
         Args:
             include_id: Add ``message_id``. Default False.
-            part_of: What gives each of `images` as a part of the content. Default: files are read, into data URLs.
+            part_of: Returns each of `images` as a part of the content. Default: files are read, into data URLs.
 
         Returns:
             ``role`` and ``content``, and, where they are set, ``name``, ``tool_calls``, ``tool_call_id`` and
@@ -352,7 +350,7 @@ class Message:
         return encoding.replace_surrogates(data) | ({"message_id": self.message_id} if include_id else {})
 
     def to_api_format(self) -> dict[str, Any]:
-        """Give the message in the strict form of the OpenAI chat API.
+        """Return the message in the strict form of the OpenAI chat API.
 
         Like `to_llm_dict`, without reasoning and second ids, with a name that the API accepts.
 
@@ -386,7 +384,7 @@ class Message:
 
         Args:
             response: Anything with ``role``, ``content``, ``tool_calls``, ``reasoning_details``, ``thinking``
-                and ``metadata``, as attributes or as keys; what is missing counts as None.
+                and ``metadata``, as attributes or as keys; a missing one is None.
             default_role: The role when the reply has none. Default ``"assistant"``.
             default_name: The name when the reply has none. Default None.
             message_id: Default: a new id.
@@ -415,17 +413,17 @@ def check_fields(given: Iterable[str], known: Sequence[str]) -> None:
 
 
 KEPT = tuple(each.name for each in dataclasses.fields(Message) if each.name != "message_id")
-"""What is stored of a message: what it says, and not what it is called."""
+"""The stored fields of a message: all except its id."""
 _kept_of = attrgetter(*KEPT)
 _REVIVED = frozenset({"content", "structured_data", "reasoning_details", "langchain"})
 
 
 def kept_fields(message: Message, *, copied: bool = True) -> dict[str, Any]:
-    """Give what a message says, without what it is called: `Message.to_dict` without ``message_id``.
+    """Return the stored fields of a message: `Message.to_dict` without ``message_id``.
 
     Args:
         message: The message.
-        copied: Copy what is inside, so that nobody can change the message through it. Default True.
+        copied: Copy nested values, so that changes to the result do not change the message. Default True.
 
     Raises:
         MessageError: Something inside cannot be kept as JSON. The message names the place and the type.
@@ -510,12 +508,12 @@ _SETTLED = (
 
 
 def column_role(name: str) -> str | None:
-    """A role as its column holds it; LangChain's names for roles are understood."""
+    """Return a role as its column stores it; LangChain's names for roles are accepted."""
     return plain(LANGCHAIN_ROLES.get(name, name))
 
 
 def plain(text: str | None) -> str | None:
-    """A name as a column can hold it: what text columns refuse is escaped. The message itself keeps it exactly."""
+    """Escape the characters of a name that text columns refuse; the message keeps the name."""
     if text is None or text.isprintable():
         return text
     return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
@@ -544,8 +542,8 @@ def decode_body(body: bytes, message_id: str) -> Message:
     """Read a message.
 
     Args:
-        body: What `encode_body` gave.
-        message_id: What the message is called.
+        body: The result of `encode_body`.
+        message_id: The message's id.
 
     Returns:
         A message equal to the one that was written, of the same types throughout.
@@ -565,10 +563,10 @@ def decode_body(body: bytes, message_id: str) -> Message:
 
 
 def same_body(one: bytes, other: bytes) -> bool:
-    """Whether two bodies say the same, in whatever order the keys of their dictionaries stand.
+    """Return whether two bodies are equal, regardless of the order of keys in dictionaries.
 
     Args:
-        one: What `encode_body` gave.
+        one: A result of `encode_body`.
         other: Another one.
     """
     if one == other:
@@ -581,8 +579,8 @@ def body_text(body: bytes, *, with_calls: bool = False) -> str:
     """Read only `Message.text`, or the query of a round, without making the message.
 
     Args:
-        body: What `encode_body` gave.
-        with_calls: Whether to read all that a search finds it by, see `found_by`. Default False.
+        body: The result of `encode_body`.
+        with_calls: Whether to add the arguments of calls, as the search index does, see `found_by`. Default False.
 
     Raises:
         DatabaseUnreadable: The bytes are damaged.
@@ -599,9 +597,10 @@ def body_text(body: bytes, *, with_calls: bool = False) -> str:
 
 
 def found_by(message: Message) -> str:
-    """What a search finds a message by: its text, and the arguments of what it calls, told in blocks if nowhere else.
+    """Return the searchable text of a message: its text and the arguments of its calls.
 
-    What was looked for in memory is left out: it would be found in the place of what was found.
+    Calls are read from blocks if `tool_calls` has none. Queries to `RECALLING` tools are left out: a search would find
+    the query instead of the result.
     """
     calls = [(call.name, call.arguments) for call in message.tool_calls or ()]
     if not calls and isinstance(message.content, list):
@@ -619,7 +618,7 @@ def _with_arguments(text: str, calls: Iterable[tuple[str, Any]]) -> str:
 
 
 def _values(arguments: Any) -> str:
-    """The values of a call's arguments; what cannot be parsed is given as it is."""
+    """Return the values of a call's arguments as text; unparsable text stays unchanged."""
     text = arguments if isinstance(arguments, str) else provider_content.json_text(arguments)
     try:
         return provider_content.readable_text(json.loads(text, parse_int=str, parse_float=str))
@@ -628,17 +627,17 @@ def _values(arguments: Any) -> str:
 
 
 def message_time(message: Message) -> datetime | None:
-    """Return when a message was said, as the message itself tells it.
+    """Return the time that a message itself contains.
 
     Args:
         message: The message, with ``created_at``, or with LangChain's ``additional_kwargs["created_at"]``: a datetime
             or ISO 8601 text.
 
     Returns:
-        A datetime with an offset; a time without one is taken as UTC. None when the message does not tell.
+        A datetime with an offset; a time without one is taken as UTC. None when the message has no time.
 
     Raises:
-        MessageError: It tells something that is not a time.
+        MessageError: The value is not a time.
     """
     if message.created_at is not None:
         return message.created_at

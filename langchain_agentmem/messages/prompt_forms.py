@@ -1,10 +1,10 @@
-"""The forms in which a prompt comes, opened so that something can be put in, and closed again as what they were.
+"""The forms of a prompt: each is converted to messages, filled with memory, and converted back.
 
-A text, a prompt, messages, the variables of a prompt, the state of a graph: each is messages to whoever puts something
-in, and gives back its own kind.
+The forms are a text, a prompt, messages, the variables of a prompt, and the state of a graph. Each is read as messages
+and returned in its own type.
 
-`woven` puts memory among messages: what is always there into the prefix, what was brought for a question before that.
-Messages stay as every provider accepts them, and those that were said stay the same objects, in the same order.
+`woven` inserts memory into messages: core memory after the system messages, recalled memory before its question.
+Messages stay valid for every provider. The existing messages stay the same objects, in the same order.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from langchain_agentmem.messages.message_marks import Part, Role, block, injecte
 
 
 class PromptTexts(NamedTuple):
-    """What there is to be shown, as texts.
+    """The texts of memory that go into a prompt.
 
     Attributes:
         core: Core memory; "" for none.
-        recalled: What was brought for each question that is still shown, by the ids of these messages; under None for
-            the last one, where nobody knows its id.
+        recalled: The memory recalled for each visible question, by the ids of these messages; under None for the last
+            one, if its id is unknown.
     """
 
     core: str = ""
     recalled: Mapping[str | None, str] = MappingProxyType({})
 
     def blocks(self) -> list[str]:
-        """The texts of the messages that would bring it."""
+        """Return the texts of the messages that bring this memory."""
         return [block("core", self.core)] * bool(self.core) + [
             block("recalled", each) for each in self.recalled.values()
         ]
 
 
 class MemoryRunnable(Runnable[Any, Any]):
-    """A Runnable that works with memory. Where content is withheld, LangChain shows no run of it.
+    """A Runnable that works with memory; LangChain does not trace it if traces hide content.
 
     Attributes:
         _writes: Whether a call writes to the database, as for `awaited`: calls that read do not wait for writers.
@@ -55,18 +55,18 @@ class MemoryRunnable(Runnable[Any, Any]):
     _writes = False
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
-        """Run on what is given.
+        """Run on an input.
 
         Args:
-            input: What is given.
-            config: The run.
+            input: The input.
+            config: The run's config.
             **kwargs: Not used.
         """
         del kwargs
         config = config_given(config)
         if self._database.tracing.shows_content:
-            return self._call_with_config(self._run, input, config)  # type: ignore[arg-type]  # it gives `config` by name
-        with self._database.tracing.within(config) as complete:  # LangChain would show all that is given
+            return self._call_with_config(self._run, input, config)  # type: ignore[arg-type]  # passes `config` by name
+        with self._database.tracing.within(config) as complete:  # LangChain would trace the whole input
             return self._run(input, complete)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
@@ -86,10 +86,10 @@ class MemoryRunnable(Runnable[Any, Any]):
 
 
 def converted(given: Sequence[Any]) -> list[BaseMessage]:
-    """Messages, given in any form that LangChain knows.
+    """Convert messages from any form that LangChain accepts.
 
     Raises:
-        InvalidInput: They are none.
+        InvalidInput: The values are not messages.
     """
     try:
         return convert_to_messages(given)
@@ -98,12 +98,12 @@ def converted(given: Sequence[Any]) -> list[BaseMessage]:
 
 
 def woven(messages: Sequence[BaseMessage], brought: PromptTexts, role: Role = "user") -> list[BaseMessage]:
-    """Messages with memory among them, in the place of memory that is there already.
+    """Insert memory into messages, in place of the memory that they contain.
 
     Args:
         messages: A context. It is not changed.
-        brought: What is to be shown.
-        role: In whose role core memory stands. What was recalled is always in the user's.
+        brought: The texts to insert.
+        role: The role of core memory. Recalled memory is always in the user's. Default: "user".
     """
     said = placed(messages, "recalled", brought.recalled)
     said = [message for message in said if not is_injected(message, "core")]
@@ -113,12 +113,12 @@ def woven(messages: Sequence[BaseMessage], brought: PromptTexts, role: Role = "u
 
 
 def placed(messages: Sequence[BaseMessage], part: Part, texts: Mapping[str | None, str]) -> list[BaseMessage]:
-    """Messages with texts before some of them, in the place of what stands there already of this part.
+    """Insert texts before messages, in place of all existing messages of this part.
 
     Args:
         messages: A context. It is not changed.
-        part: What the texts are.
-        texts: By the ids of the messages; under None before the last that a user said.
+        part: The part of memory.
+        texts: By the ids of the messages that follow them; None is the last message that a user said.
     """
     said = [encodable(message) for message in messages if not is_injected(message, part)]
     start, last = _start(said), last_said(said)
@@ -129,23 +129,23 @@ def placed(messages: Sequence[BaseMessage], part: Part, texts: Mapping[str | Non
         if key in places:
             place = max(start, _outside(said, places[key]))
             while part == "recalled" and place > start and is_injected(said[place - 1], "experiences"):
-                place -= 1  # in one order, whoever comes first
+                place -= 1  # one order, regardless of which part is inserted first
             put.setdefault(place, []).append(injected(part, text, before=key))
     return [each for place in range(len(said) + 1) for each in (*put.get(place, ()), *said[place : place + 1])]
 
 
 def _start(messages: Sequence[BaseMessage]) -> int:
-    """The place behind the system messages at the beginning."""
+    """Return the index after the system messages at the beginning."""
     return next((place for place, each in enumerate(messages) if role_of(each) != "system"), len(messages))
 
 
 def with_block(system: SystemMessage | None, part: Part, text: str) -> SystemMessage:
-    """A system message with a part of memory at its end.
+    """Append a part of memory to a system message.
 
     Args:
-        system: The message, if there is one. It is not changed.
-        part: What is to be shown.
-        text: The same, as text.
+        system: The message, or None for a new one. It is not changed.
+        part: The part of memory.
+        text: The memory, as text.
     """
     text = block(part, text)
     if system is None:
@@ -155,7 +155,7 @@ def with_block(system: SystemMessage | None, part: Part, text: str) -> SystemMes
 
 
 def last_said(messages: Sequence[BaseMessage]) -> int | None:
-    """The place of the last message that a user said; None where there is none."""
+    """Return the index of the last message that a user said, or None."""
     places = range(len(messages) - 1, -1, -1)
     return next((place for place in places if is_said_by_user(messages[place])), None)
 
@@ -164,12 +164,12 @@ def question_of(query: Callable[[Any], str] | None, given: Any, messages: Sequen
     """Return the question that a prompt is about.
 
     Args:
-        query: Gives it, from what is given. None for the last thing that a user said.
-        given: What the prompt is made of.
+        query: Returns the question from `given`. None for the last message that a user said.
+        given: The input of the prompt.
         messages: Its messages.
 
     Raises:
-        InvalidInput: The function gives no text.
+        InvalidInput: The function does not return a text.
     """
     if query is None:
         place = last_said(messages)
@@ -181,7 +181,7 @@ def question_of(query: Callable[[Any], str] | None, given: Any, messages: Sequen
 
 
 def _outside(messages: Sequence[BaseMessage], place: int) -> int:
-    """The last place up to this one that is not between a call and its result."""
+    """Return the last index up to this one that is not between a call and its result."""
     answered = {getattr(message, "tool_call_id", None) for message in messages[place:]} - {None}
     for earlier in range(place) if answered else ():
         if any(call.get("id") in answered for call in calls_of(messages[earlier])):
@@ -190,21 +190,21 @@ def _outside(messages: Sequence[BaseMessage], place: int) -> int:
 
 
 READ = "__pregel_read"
-"""Where LangGraph leaves, in a task's config, the function that reads the state's channels."""
+"""The key of a task's config under which LangGraph puts the function that reads the state's channels."""
 HISTORY, CONTEXT = "messages", "llm_input_messages"
-"""The keys of a state: its messages, and what its model is shown of them."""
+"""The keys of a state: its messages, and the messages that its model receives."""
 
 
 _Among: TypeAlias = Callable[[list[BaseMessage]], list[BaseMessage]]
 
 
 class PromptForm(NamedTuple):
-    """Something opened.
+    """An input read as messages.
 
     Attributes:
-        messages: Its messages, or what stands for them.
-        close: Takes a function that puts something among messages, and the same as a text, "" for nothing. Gives what
-            was opened with it; for a node of a graph, the update of its state.
+        messages: Its messages, or messages made from its texts.
+        close: Takes a function that inserts into messages, and the same memory as a text, "" for none. Returns the
+            input with the memory; for a node of a graph, the update of its state.
     """
 
     messages: list[BaseMessage]
@@ -212,16 +212,16 @@ class PromptForm(NamedTuple):
 
 
 def form_of(given: Any, config: RunnableConfig, key: str, *, shared: bool = False) -> PromptForm:
-    """Open what was given.
+    """Read an input as messages.
 
     Args:
         given: A text, messages, a prompt, a dictionary, or the state of a graph.
-        config: The run.
-        key: Where a dictionary without messages is given the text.
-        shared: Whether a state too is given the text there, if it has the key.
+        config: The run's config.
+        key: The key for the text in a dictionary without messages.
+        shared: Whether a state also receives the text under this key, if it has the key. Default: False.
 
     Raises:
-        InvalidInput: Nothing can be put into this, or the state of the graph has no room for it.
+        InvalidInput: The input is of another type, or the state of the graph has none of the keys.
     """
     if isinstance(given, str):
         return PromptForm([HumanMessage(given)], lambda _, text: _before(given, text))
@@ -237,7 +237,7 @@ def form_of(given: Any, config: RunnableConfig, key: str, *, shared: bool = Fals
 
 
 def _opened(given: Any, config: RunnableConfig, key: str, *, shared: bool) -> PromptForm:
-    """A dictionary or a state, opened."""
+    """Read a dictionary or a state as messages."""
     found = history_in(given)
     if isinstance(found, str) or not isinstance(found, Sequence):
         if isinstance(given, Mapping) and HISTORY not in given:
@@ -267,19 +267,22 @@ def _opened(given: Any, config: RunnableConfig, key: str, *, shared: bool) -> Pr
 
 
 def _shown(given: Any, said: list[BaseMessage]) -> list[BaseMessage]:
-    """What a node before this one has made of the very same history, such as a compaction; else the history."""
+    """Return the context that an earlier node made of this history, else the history itself.
+
+    Such a node is a compaction, for example.
+    """
     found = given.get(CONTEXT) if isinstance(given, Mapping) else getattr(given, CONTEXT, None)
     if isinstance(found, str) or not isinstance(found, Sequence) or not found or not said:
         return said
     shown = converted(found)
     if shown[-1] != said[-1] and not (shown[-1].id == said[-1].id and is_made(shown[-1])):
-        return said  # of the turn before
+        return said  # the context is of the turn before
     known = {each.id for each in said}
     return shown if all(each.id in known or is_made(each) or is_injected(each) for each in shown) else said
 
 
 def _is_state(given: Mapping[str, Any], config: RunnableConfig) -> bool:
-    """Whether this is the state of the running graph, and not a dictionary that one of its nodes made."""
+    """Return whether a mapping is the running graph's state, not a dictionary made by a node."""
     read = (config.get("configurable") or {}).get(READ)
     try:
         return read is not None and bool(given) and all(read(key) is value for key, value in given.items())
@@ -288,17 +291,17 @@ def _is_state(given: Mapping[str, Any], config: RunnableConfig) -> bool:
 
 
 def history_in(state: Any) -> Any:
-    """What a state or a dictionary has under "messages"; None for nothing."""
+    """Return the value of "messages" in a state or a dictionary, or None."""
     return state.get(HISTORY) if isinstance(state, Mapping) else getattr(state, HISTORY, None)
 
 
 def keys_in_state(config: RunnableConfig, *wanted: str) -> list[str] | None:
-    """Return which of some keys the state of the running graph has; None where none runs.
+    """Return the given keys that the state of the running graph has; None if no graph runs.
 
-    LangGraph drops, without a word, what its schema does not name.
+    LangGraph silently drops keys that its schema does not name.
 
     Raises:
-        InvalidInput: It has none of them.
+        InvalidInput: The state has none of them.
     """
     read = (config.get("configurable") or {}).get(READ)
     if read is None:
@@ -317,10 +320,10 @@ def keys_in_state(config: RunnableConfig, *wanted: str) -> list[str] | None:
 
 
 def state_update(values: list[tuple[str, Any]]) -> Any:
-    """Return the update of a graph's state that a node gives."""
-    from langgraph.types import Command  # noqa: PLC0415 - where a graph runs it is loaded
+    """Return the update of a graph's state that a node returns."""
+    from langgraph.types import Command  # noqa: PLC0415 - a running graph has loaded it
 
-    # In this form the messages of the context are not taken for new ones by stream_mode="messages".
+    # In this form, stream_mode="messages" does not treat the messages of the context as new ones.
     return Command(update=values)
 
 
@@ -329,7 +332,7 @@ def _before(given: str, text: str) -> str:
 
 
 def _asking(variables: Mapping[str, Any]) -> list[BaseMessage]:
-    """The question among the variables of a prompt, as a message."""
+    """Return the question among the variables of a prompt as a message, or an empty list."""
     texts = {name: value for name, value in variables.items() if isinstance(value, str)}
     named = [texts[name] for name in ("input", "question", "query", "user_query") if name in texts]
     asked = named[0] if named else next(iter(texts.values())) if len(texts) == 1 else None

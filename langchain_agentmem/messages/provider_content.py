@@ -1,8 +1,8 @@
 """The content of a message as providers expect it, in the form of the OpenAI chat API, which most gateways read.
 
-A message keeps the path or the address of an image. Only when it is given to a provider is a file read, and its media
-type found from its first bytes, not from its name. `image_part` raises an error for an image that cannot be read;
-`part_or_placeholder`, for the messages of a conversation, returns a placeholder in its place.
+A message keeps the path or the URL of an image. A file is read only when the message is sent to a provider. Its media
+type is detected from its first bytes, and from its name only if they are unknown. `image_part` raises an error for an
+image that cannot be read; `part_or_placeholder`, for the messages of a conversation, returns a placeholder instead.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from langchain_agentmem.base.events import FirstFailures
 from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 
 MOST_BYTES = 20 * 2**20
-"""A file that has more is not read; no provider takes a larger image."""
+"""The maximum size of a file that is read; no provider takes a larger image."""
 
 PartOf: TypeAlias = Callable[[str], dict[str, Any]]
-"""Gives an image, by its path or address, as a part of a message's content."""
+"""Returns an image, given its path or URL, as a part of a message's content."""
 
 _failures = FirstFailures(logging.getLogger(__name__))
 
@@ -47,7 +47,7 @@ _SIGNATURES = (
 
 
 def is_remote(image: str) -> bool:
-    """Say whether an image is an address that goes to the provider untouched: http, https or data."""
+    """Return whether an image is an http, https or data URL, which is sent unchanged."""
     return image.lower().startswith(("http://", "https://", "data:"))
 
 
@@ -67,23 +67,26 @@ def image_part(image: str) -> dict[str, Any]:
         path = _local_path(image)
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
-            raise ValueError("it is no file")  # noqa: TRY301 - told as what the system tells is
+            raise ValueError("it is no file")  # noqa: TRY301 - reported like the system's errors
         if found.st_size > MOST_BYTES:
             raise ValueError(f"it has {found.st_size:,} bytes, and {MOST_BYTES:,} are the most")  # noqa: TRY301
         return named_part(_data_url(str(path), found.st_mtime_ns, found.st_size))
-    except (OSError, RuntimeError, ValueError) as error:  # pathlib tells of an unknown home by a RuntimeError
+    except (OSError, RuntimeError, ValueError) as error:  # pathlib raises RuntimeError for an unknown home
         raise MessageError(
             f"The image {safe_repr(image)} cannot be read: {error}. Restore the file, or remove it from the message."
         ) from error
 
 
 def named_part(image: str) -> dict[str, Any]:
-    """Return an image as a part that names it, unread: what it costs can be counted by it."""
+    """Return an image as a part with its name, unread, from which its cost can be counted."""
     return {"type": "image_url", "image_url": {"url": image}}
 
 
 def part_or_placeholder(image: str) -> dict[str, Any]:
-    """Return an image as `image_part` does; in place of one that cannot be read a text, and a warning in the log."""
+    """Return an image as `image_part` does, or a placeholder text if it cannot be read.
+
+    The failure is logged as a warning.
+    """
     try:
         return image_part(image)
     except MessageError as error:
@@ -99,7 +102,7 @@ def standard_image_part(block: Mapping[str, Any]) -> dict[str, Any] | None:
         block: A block whose type is ``"image"``.
 
     Returns:
-        The part, or None when the block says neither where the image is nor what it holds.
+        The part, or None when the block has neither a URL nor data.
     """
     source = block.get("source")
     if isinstance(source, Mapping):  # Anthropic: {"source": {"type": "base64", "media_type": …, "data": …}}
@@ -112,7 +115,7 @@ def standard_image_part(block: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def made_image(block: Any) -> dict[str, Any] | None:
-    """Return an image that a model made in a form that clients send as the user's; None for any other block.
+    """Return a model's image as a part of a user's message; None for any other block.
 
     Args:
         block: A block of an assistant's content, in the form of OpenAI, of Gemini or of LangChain.
@@ -129,14 +132,14 @@ def made_image(block: Any) -> dict[str, Any] | None:
 
 
 def media_type(data: bytes, name: str = "") -> str:
-    """Find what kind of file this is.
+    """Detect the media type of a file.
 
     Args:
         data: At least its first 12 bytes.
         name: Its name, whose extension decides when the bytes do not. Default: unknown.
 
     Returns:
-        A media type, ``"application/octet-stream"`` when nothing is known.
+        A media type, ``"application/octet-stream"`` when it is unknown.
     """
     for signature, kind in _SIGNATURES:
         if data.startswith(signature):
@@ -147,7 +150,7 @@ def media_type(data: bytes, name: str = "") -> str:
 
 
 @lru_cache(maxsize=16)
-def _data_url(path: str, mtime_ns: int, size: int) -> str:  # noqa: ARG001 - they tell a changed file
+def _data_url(path: str, mtime_ns: int, size: int) -> str:  # noqa: ARG001 - they distinguish a changed file
     data = Path(path).read_bytes()
     return f"data:{media_type(data, path)};base64,{base64.b64encode(data).decode('ascii')}"
 
@@ -166,9 +169,9 @@ def _local_path(image: str) -> Path:
 
 
 def json_text(value: Any, *, sort_keys: bool = False) -> str:
-    """Give structured content as JSON text for a model to read: dates as ISO text, sets as lists.
+    """Write structured content as JSON text for a model: dates as ISO text, sets as lists.
 
-    What not even that can say is tagged, see `langchain_agentmem.base.encoding`.
+    Values that this form cannot express are tagged, see `langchain_agentmem.base.encoding`.
 
     Raises:
         MessageError: Something inside is an object that cannot be written.
@@ -194,12 +197,12 @@ def _said(value: Any) -> Any:
 
 
 def provider_content(content: Any, images: list[str] | None, part_of: PartOf = image_part) -> str | list[Any]:
-    """Give content as text, or as a list of parts when there are images or parts in it.
+    """Convert content to text, or to a list of parts if it has images or blocks.
 
     Args:
-        content: What a message holds: text, a dictionary, a list of texts and blocks, or None.
-        images: Paths and URLs that go with it.
-        part_of: What gives each of these as a part. Default: `image_part`.
+        content: The content of a message: text, a dictionary, a list of texts and blocks, or None.
+        images: Paths and URLs of its images.
+        part_of: Returns each image as a part. Default: `image_part`.
 
     Returns:
         Text, or parts. A dictionary becomes JSON text. Blocks that are unknown here stay as they are.
@@ -237,14 +240,14 @@ def tool_result(content: Any, tool_call_id: str | None) -> tuple[Any, str | None
     inner = envelope.get("tool_call_id")
     if not isinstance(inner, str) or tool_call_id not in (None, inner):
         return content, tool_call_id
-    if set(envelope) != {"tool_call_id", "output"}:  # it says more than an output: keep all of it
+    if set(envelope) != {"tool_call_id", "output"}:  # it has more than an output: keep all of it
         return content, inner
     output = envelope["output"]
     return output if isinstance(output, str) else json_text(output), inner
 
 
 def readable_text(content: Any) -> str:
-    """Give what a person would read of some content.
+    """Return the readable text of some content.
 
     Args:
         content: Text, a dictionary, a list of texts and blocks, or None.

@@ -1,16 +1,16 @@
-"""What a role-based conversation is made of.
+"""The values of a role-based conversation: rounds, posts, attachments, shared entries.
 
 A `Conversation` is a list of `Round`s, one for each user query. A round is a list of `Post`s that roles send
 to each other, and a post may carry `Attachment`s: a plan, a thought, the result of an execution. A
 `SharedMemoryEntry` travels as an attachment and is seen by every role. `MessageContent` is the thought and the next
-action of an agent. `Retention` says how long things are kept.
+action of an agent. `Retention` limits how long messages are kept.
 
-All of them are values: frozen, compared by content, free of clocks and storage. Each goes to a dictionary, to
-JSON or to YAML and comes back equal, with the ids it had. Dictionaries written by older systems load too: ids
-that are missing are made, and attachments whose type no longer exists are dropped.
+All of them are values: frozen, compared by content, free of clocks and storage. Each converts to a dictionary, to
+JSON or to YAML and back without loss, ids included. Dictionaries written by older systems load too: missing ids are
+made, and attachments whose type no longer exists are dropped.
 
-Reading is strict about types and generous about age: what is malformed is refused with a sentence that names it. Users
-import these names from `langchain_agentmem.model`.
+Reading is strict about types: malformed data raises an error that names it. Users import these names from
+`langchain_agentmem.model`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def new_id(prefix: str) -> str:
     """Make an id such as ``"conv-20260102-030405-1a2b3c4d"``.
 
     Args:
-        prefix: What the id names. TaskWeaver uses ``conv``, ``round``, ``post``, ``atta`` and ``sme``.
+        prefix: The kind of object. TaskWeaver uses ``conv``, ``round``, ``post``, ``atta`` and ``sme``.
 
     Returns:
         The prefix, the time in UTC to the second, and four random bytes in hexadecimal.
@@ -56,17 +56,17 @@ def new_id(prefix: str) -> str:
 
 
 class Portable:
-    """A value that goes to a dictionary, to JSON or to YAML, and comes back equal."""
+    """A value that converts to a dictionary, to JSON or to YAML and back without loss."""
 
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Give a dictionary made of JSON's own types, its keys in the order of the fields."""
+        """Return a dictionary of JSON's own types, its keys in the order of the fields."""
         raise NotImplementedError
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self | None:
-        """Build the value from what `to_dict` gave.
+        """Build the value from the result of `to_dict`.
 
         Args:
             data: A dictionary, from this package or from an older system.
@@ -113,7 +113,7 @@ class Portable:
 
     @classmethod
     def from_yaml(cls, text: str) -> Self:
-        """Read the value from YAML text. Only plain YAML is read; tags that name Python objects are refused.
+        """Read the value from plain YAML text; tags of Python objects are refused.
 
         Raises:
             InvalidInput: The text is not YAML, or does not describe this kind of value.
@@ -139,11 +139,11 @@ def fields_of(cls: type, data: Any, *required: str) -> dict[str, Any]:
 
 
 def json_copy(value: Any) -> Any:
-    """Copy a value as JSON would have it: a tuple becomes a list, and an attachment's type its name."""
+    """Copy a value through JSON: tuples become lists, and attachment types their names."""
     try:
         copy = json.loads(text := json.dumps(value, allow_nan=False, default=_name_of_type))
         if json.dumps(copy) != text:
-            raise ValueError("two keys of one dictionary are the same text")  # noqa: TRY301 - told as json's errors are
+            raise ValueError("two keys of one dictionary are the same text")  # noqa: TRY301 - handled as json's errors
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"This must be JSON-able: {error}") from error
     return copy
@@ -159,13 +159,13 @@ class PortableModel(Options, Portable):
     """A value whose dictionary has its fields."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Give a dictionary made of JSON's own types, its keys in the order of the fields."""
+        """Return a dictionary of JSON's own types, its keys in the order of the fields."""
         data: dict[str, Any] = json_copy(self.model_dump())
         return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Build the value from what `to_dict` gave, or an older system. What it does not know is left out.
+        """Build the value from a dictionary of `to_dict` or an older system; ignore unknown keys.
 
         Raises:
             InvalidInput: Something is missing or has a wrong type.
@@ -195,7 +195,10 @@ class IdentifiedModel(PortableModel):
 
 
 def _tuple_of(kind: type[IdentifiedModel]) -> BeforeValidator:
-    """Take any iterable of values or their dictionaries as a tuple, without attachments of types that are no more."""
+    """Make a validator from any iterable of values or dictionaries to a tuple of values.
+
+    Attachments of types that no longer exist are dropped.
+    """
 
     def read(given: Any) -> Any:
         if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
@@ -211,7 +214,7 @@ Scope = Literal["round", "conversation"]
 
 
 class AttachmentType(Enum):
-    """What an attachment holds. TaskWeaver's 22 types; a value is its own name."""
+    """The type of an attachment: TaskWeaver's 22 types. Each value equals its name."""
 
     plan = "plan"
     current_plan_step = "current_plan_step"
@@ -245,10 +248,10 @@ def _kind(given: Any) -> AttachmentType:
 
 
 class SharedMemoryEntry(IdentifiedModel):
-    """What one role shares with all others.
+    """An entry that one role shares with all others.
 
     Attributes:
-        type: What it is: ``"plan"``, ``"experience_sub_path"``, or any name of your own.
+        type: Its type: ``"plan"``, ``"experience_sub_path"``, or any name of your own.
         scope: ``"round"``: seen while its round is the last one. ``"conversation"``: seen from then on.
         content: The text shared.
         id: Default: a new id.
@@ -267,12 +270,12 @@ class SharedMemoryEntry(IdentifiedModel):
 
 
 class Attachment(IdentifiedModel):
-    """Something typed that a post carries.
+    """A typed attachment of a post.
 
     Attributes:
-        type: What it holds. The name of a type is accepted too.
+        type: Its type. The name of a type is accepted too.
         content: Its text.
-        extra: More about it, JSON-able. A `SharedMemoryEntry` when the type is ``shared_memory_entry``.
+        extra: Additional JSON-able data. A `SharedMemoryEntry` when the type is ``shared_memory_entry``.
             Default None.
         id: Default: a new id.
     """
@@ -338,7 +341,7 @@ class Post(IdentifiedModel):
         message: Its text. Default empty.
         send_from: The role that speaks.
         send_to: The role spoken to. Default ``"Unknown"``.
-        attachment_list: What it carries, as a tuple; any iterable is accepted. Default empty.
+        attachment_list: Its attachments, as a tuple; any iterable is accepted. Default empty.
         id: Default: a new id.
     """
 
@@ -363,11 +366,11 @@ class Post(IdentifiedModel):
         return cls(send_from=send_from, send_to=send_to, id="" if id is None else id, **given)
 
     def get_attachment(self, type: AttachmentType) -> tuple[Attachment, ...]:  # noqa: A002
-        """Give the attachments of one type, in their order."""
+        """Return the attachments of one type, in their order."""
         return tuple(attachment for attachment in self.attachment_list if attachment.type is type)
 
     def with_attachment(self, *attachments: Attachment) -> Self:
-        """Give a copy, under the same id, that carries these attachments too."""
+        """Return a copy with the same id that has these attachments too."""
         return self.replace(attachment_list=(*self.attachment_list, *attachments))
 
 
@@ -375,7 +378,7 @@ class Round(IdentifiedModel):
     """One query of the user, and the posts that answer it.
 
     Attributes:
-        user_query: What the user asked.
+        user_query: The user's question.
         state: ``"created"``, ``"finished"`` or ``"failed"``. Default ``"created"``.
         post_list: The posts in order, as a tuple; any iterable is accepted. Default empty.
         id: Default: a new id.
@@ -400,12 +403,12 @@ class Round(IdentifiedModel):
         return cls(user_query=user_query, state=state, post_list=posts, id="" if id is None else id)
 
     def with_post(self, *posts: Post) -> Self:
-        """Give a copy, under the same id, with these posts at its end."""
+        """Return a copy with the same id and these posts at its end."""
         return self.replace(post_list=(*self.post_list, *posts))
 
 
 class Conversation(IdentifiedModel):
-    """An ordered run of rounds under one id.
+    """An ordered sequence of rounds with one id.
 
     Attributes:
         rounds: The rounds in order, as a tuple; any iterable is accepted. Default empty.
@@ -426,7 +429,9 @@ class Conversation(IdentifiedModel):
 
 
 class MessageContent(PortableModel):
-    """The thought and the next action of an agent. New code passes a plain dictionary as content instead.
+    """The thought and the next action of an agent.
+
+    New code passes a plain dictionary as content instead.
 
     Attributes:
         thought: Its reasoning. Default None.
@@ -447,11 +452,11 @@ class MessageContent(PortableModel):
 
 
 class Retention(Options):
-    """How long things are kept. With neither limit, for ever.
+    """A limit on the messages that are kept. Without a limit, all are kept for ever.
 
     Attributes:
         keep_last: Keep this many of the newest, at least 1. Default None: no limit.
-        max_age: Keep what is younger than this. Default None: no limit.
+        max_age: Keep messages younger than this. Default None: no limit.
     """
 
     keep_last: int | None = Field(default=None, ge=1)

@@ -1,8 +1,8 @@
-"""LangChain messages as stored bodies and back, quickly: what the state of a graph is mostly made of.
+"""Fast conversion of LangChain messages to stored bodies and back.
 
-A checkpoint of a long chat holds thousands of messages, so reading one has to cost a microsecond or two. The usual
-shapes are read straight from the stored bytes; everything else goes the long way through `Message`, which gives the
-same. What would not come back exactly as it went has no body, and the caller stores it in another way.
+A checkpoint of a long chat holds thousands of messages, so reading one must take only a microsecond or two. The usual
+shapes are read directly from the stored bytes. All others are read through `Message`, which has the same result but is
+slower. A message that would not be restored exactly has no body, and the caller stores it in another way.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class MessagePrototype:
 
     Attributes:
         body: The bytes that are stored for it.
-        fields: What it holds. A message with just these fields is this message, if it is `flat`.
+        fields: Its fields. A message with exactly these fields equals this message, if it is `flat`.
         flat: Whether it holds only text and empty containers, so that equal fields are the same fields.
-        given: What pydantic takes for the fields that were given: all of them. The copies share it.
+        given: The names of the fields that pydantic regards as set: all of them. The copies share this set.
     """
 
     __slots__ = ("_kind", "body", "fields", "flat", "given")
@@ -66,7 +66,7 @@ class MessagePrototype:
         self._kind = kind
 
     def copy(self) -> BaseMessage:
-        """A message of its own."""
+        """Return a new message with its own containers."""
         kind = self._kind
         fields = self.fields.copy()
         if self.flat:
@@ -92,8 +92,8 @@ def body_of(message: BaseMessage) -> tuple[bytes, MessagePrototype | None] | Non
         message: Any message.
 
     Returns:
-        The body, and what `prototype_of` gives for it. None for a message that would not come back exactly as it is:
-        one of a user's own class, or one that holds objects or enums.
+        The body, and the result of `prototype_of` for it. None for a message that would not be restored exactly: one
+        of a user's own class, or one that holds objects or enums.
     """
     if type(message) not in EXACT:
         return None
@@ -103,7 +103,7 @@ def body_of(message: BaseMessage) -> tuple[bytes, MessagePrototype | None] | Non
         same = (prototype.copy() if prototype else message_of(body, message.id)) == message
         if same and not (prototype and prototype.flat):
             same = not (_has_enums(message.__dict__) or _has_enums(message.__pydantic_extra__))
-    except Exception:  # noqa: BLE001 - somebody put into it what no message can hold
+    except Exception:  # noqa: BLE001 - a caller put values into it that no message can hold
         return None
     return (body, prototype) if same else None
 
@@ -112,11 +112,11 @@ def prototype_of(body: bytes, message_id: str | None) -> MessagePrototype | None
     """Read a stored body of a usual shape.
 
     Args:
-        body: What `body_of` gave.
-        message_id: What the message is called, if anything.
+        body: The body from `body_of`.
+        message_id: The message's id, if any.
 
     Returns:
-        What to make the message of, or None where `message_of` must make it.
+        The prototype to copy the message from, or None if `message_of` must read it.
     """
     stored = _plain(body)
     role, content = stored.get("role"), stored.get("content")
@@ -137,8 +137,8 @@ def message_of(body: bytes, message_id: str | None) -> BaseMessage:
     """Read any stored body as a LangChain message.
 
     Args:
-        body: What `body_of` gave.
-        message_id: What the message is called, if anything.
+        body: The body from `body_of`.
+        message_id: The message's id, if any.
 
     Returns:
         A new message.
@@ -152,18 +152,18 @@ def message_of(body: bytes, message_id: str | None) -> BaseMessage:
 
 
 def _plain(body: bytes) -> dict[str, Any]:
-    """The fields of a body without tags; none where it takes the long way."""
+    """Return the fields of a body without tags; empty if it must be read through `Message`."""
     if _TAGGED in body:
         return {}
     try:
         stored = orjson.loads(body)
-    except orjson.JSONDecodeError:  # text that UTF-8 alone cannot hold, or damage
+    except orjson.JSONDecodeError:  # lone surrogates, or damage
         return {}
     return stored if type(stored) is dict else {}
 
 
 def _fill(own: dict[str, Any], fields: dict[str, Any], role: str) -> bool:
-    """Put in what a message has beside its text; False where it takes the long way."""
+    """Set the fields next to the content; False if the body must be read through `Message`."""
     kept = fields.get("langchain", {})
     if not fields.keys() <= _FIELDS or not kept.keys() <= _KEPT[role] or _has_lost_integers(kept):
         return False
@@ -193,9 +193,9 @@ def _put_calls(own: dict[str, Any], calls: list[dict[str, Any]]) -> bool:
 
 
 def _has_lost_integers(value: Any) -> bool:
-    """Whether a number may have been a whole number of more than 64 bits, which orjson reads as a float.
+    """Return whether a float may be an integer of more than 64 bits, as orjson reads it.
 
-    A float below 2**53 was none.
+    A float below 2**53 never does.
     """
     if type(value) is dict:
         return any(_has_lost_integers(item) for item in value.values())
@@ -205,7 +205,7 @@ def _has_lost_integers(value: Any) -> bool:
 
 
 def _has_enums(value: Any) -> bool:
-    """Whether there is a member of an enum, which may be equal to the text or number that a body would keep of it."""
+    """Return whether a value has enum members, which may equal the values that a body keeps."""
     if isinstance(value, dict):
         items: Iterable[Any] = itertools.chain(value, value.values())
     elif isinstance(value, list | tuple | set | frozenset):
