@@ -1,8 +1,7 @@
 """Branches that are named by their users: shared memory, independent of any thread.
 
 A branch begins to exist when something is first written to it. A fork is one row, its parent and the position where it
-begins; nothing is copied, and what the parent writes later the child never sees.
-A fork sees its parent up to the fork, and nothing after; siblings never see each other.
+begins; nothing is copied. A fork sees its parent up to the fork, and nothing after; siblings never see each other.
 
 `MemorySession` is the access to a memory from a branch or thread: reading, writing, and what traces show of it. Nothing
 that anybody wrote stands under a key that is a name, or is itself a key: content can be left out of traces, and is
@@ -48,12 +47,12 @@ MAIN = "main"
 
 
 class BranchPosition(NamedTuple):
-    """The position of a named branch: its end. It can be read and written, as that of a thread can (`ThreadPosition`).
+    """The position at the end of a named branch; read and written like `ThreadPosition`.
 
     Attributes:
         path: The path of its namespace.
         name: Its name.
-        scopes: Which namespaces share their memory.
+        scopes: The namespaces that share their memory.
     """
 
     path: str
@@ -61,20 +60,20 @@ class BranchPosition(NamedTuple):
     scopes: Scopes = Scopes()
 
     def view(self, tx: Transaction, now: int) -> MemoryView:
-        """What the branch shows at its end; nothing where there is none."""
+        """Return the view at the end of the branch; an empty view if there is no branch."""
         rows = query.find_branch(tx, path=self.path, kind=KIND, name=self.name)
         view = view_of(tx, rows[0]["id"], rows[0]["head"], now) if rows else MemoryView((), (), now)
         return self._in_scope(tx, view)
 
     def _in_scope(self, tx: Transaction, view: MemoryView) -> MemoryView:
-        """The same with what counts of the threads of its namespace, where it is "main"."""
+        """Add what counts of the namespace's threads to the view of a shared branch "main"."""
         if self.name != MAIN or not self.scopes.shared(self.path):
             return view
         found = query.author_of_main(tx, path=self.path)
         return view._replace(scope=found[0]["scope"], author=found[0]["id"] or 0) if found else view
 
     def open(self, tx: Transaction, now: int) -> tuple[MemoryView, WriteTarget]:
-        """The same for a write, with the branch's next position; the branch is locked, and made if need be."""
+        """Lock the branch, created if missing; return its view and its next position."""
         branch, head = self.locked(tx, now)
         view = view_of(tx, branch, head, now)
         moved = query.move_head(tx, branch=branch, expected=head, position=head + 1, added=0)
@@ -90,7 +89,10 @@ class BranchPosition(NamedTuple):
         )
 
     def locked(self, tx: Transaction, now: int) -> tuple[int, int]:
-        """The branch and its head. It is made if need be, and nobody else writes to it until the transaction ends."""
+        """Lock the branch, created if missing; return its row and its head.
+
+        Nobody else writes to the branch until the transaction ends.
+        """
         rows = query.lock_branch(tx, path=self.path, kind=KIND, name=self.name)
         if not rows:
             query.create_namespace(tx, path=self.path)
@@ -106,20 +108,20 @@ Standpoint: TypeAlias = "BranchPosition | ThreadPosition"
 
 
 def thread_id_of(point: Standpoint) -> str | None:
-    """The id of the thread that a standpoint is; None for a branch."""
+    """Return the thread id of a standpoint; None for a branch."""
     return None if isinstance(point, BranchPosition) else point.name
 
 
 def branch_at(given: str | Standpoint, namespace: Any, scopes: Scopes) -> Standpoint:
-    """The branch that is meant by a name, or a standpoint as it is.
+    """Return the branch of a given name; return a standpoint as it is.
 
     Args:
         given: The name, or the standpoint.
-        namespace: Whose branch it is; None for the running config's, else the root.
-        scopes: How calls are led to their namespace.
+        namespace: The namespace of the branch; None for that of the running config, else the root.
+        scopes: Resolves calls to their namespace.
 
     Raises:
-        InvalidInput: It cannot be the name of a branch, or no namespace is told.
+        InvalidInput: The name is invalid for a branch, or no namespace is given.
     """
     if not isinstance(given, str):
         return given
@@ -127,7 +129,7 @@ def branch_at(given: str | Standpoint, namespace: Any, scopes: Scopes) -> Standp
 
 
 def main_author(tx: Transaction, path: str) -> Author:
-    """The author that the branch "main" of a namespace is; made if need be."""
+    """Return the author of the branch "main" of a namespace; create it if missing."""
     [row] = query.author_of_main(tx, path=path)
     made = [row] if row["id"] is not None else query.create_main_author(tx, path=path)
     if not made:
@@ -136,7 +138,7 @@ def main_author(tx: Transaction, path: str) -> Author:
 
 
 def view_of(tx: Transaction, branch: int, position: int, at: int) -> MemoryView:
-    """What a position on a branch shows, with what a subgraph's branch stands on.
+    """Return the view of a position on a branch, with the base of a subgraph's branch.
 
     Args:
         tx: The transaction.
@@ -151,12 +153,14 @@ def view_of(tx: Transaction, branch: int, position: int, at: int) -> MemoryView:
 
 
 def family(tx: Transaction, point: Standpoint, view: MemoryView) -> str:
-    """The name under which a search finds what was written from a standpoint: all forks of a branch share its name.
+    """Return the name under which a search finds what was written from a standpoint.
+
+    All forks of a branch share its name.
 
     Args:
         tx: The transaction.
         point: The standpoint.
-        view: What it shows.
+        view: The view of the standpoint.
     """
     if not isinstance(point, BranchPosition) or len(view.line) <= 1:
         return point.name
@@ -165,14 +169,16 @@ def family(tx: Transaction, point: Standpoint, view: MemoryView) -> str:
 
 
 def families(tx: Transaction, point: Standpoint, view: MemoryView) -> tuple[str, ...] | None:
-    """All names under which a search may find what a standpoint shows: a copy of a thread shows what the thread wrote.
+    """Return all names under which a search may find what a standpoint shows.
 
-    None where that is all that its scope has.
+    A copy of a thread shows what the thread wrote.
+
+    None if the view has a scope: then nothing is left out.
 
     Args:
         tx: The transaction.
         point: The standpoint.
-        view: What it shows.
+        view: The view of the standpoint.
     """
     if view.scope is not None:
         return None
@@ -183,20 +189,22 @@ def families(tx: Transaction, point: Standpoint, view: MemoryView) -> tuple[str,
 
 
 def names_of(tx: Transaction, branches: Sequence[int]) -> list[str]:
-    """The names of branches, in their order."""
+    """Return the names of branches, in the given order."""
     rows = query.branch_names(tx, ids=json.dumps(list(branches)))
     names = {row["id"]: row["name"] for row in rows}
     return [names[each] for each in branches]
 
 
 def fork(tx: Transaction, point: BranchPosition, name: str, now: int) -> BranchPosition:
-    """Begin a branch at the end of another, which is made if need be. It is one row, whatever the other holds.
+    """Fork a branch at its end; create the parent branch if it is missing.
+
+    A fork is one row, whatever its parent holds.
 
     Args:
         tx: The transaction.
         point: The branch to fork.
         name: The name of the new branch.
-        now: When.
+        now: The time, in microseconds since 1970.
 
     Raises:
         InvalidInput: There is a branch of this name.
@@ -213,15 +221,15 @@ T = TypeVar("T")
 
 @dataclass(slots=True, kw_only=True)
 class PendingWrite:
-    """What a call is about to write.
+    """The write that a call is about to make.
 
     Attributes:
-        view: What was there.
-        now: When, in microseconds since 1970.
-        drafts: What is to be written.
+        view: The view before the write.
+        now: The time of the write, in microseconds since 1970.
+        drafts: The versions to write.
         evicted: The keys that leave core memory to make room.
-        writer: Where it comes from, as far as drafts do not say so themselves.
-        thread: The thread whose memory it is, if it is one's.
+        writer: The source and actor of the drafts, except of those that were only moved.
+        thread: The id of the thread whose memory it is; None for a branch.
     """
 
     view: MemoryView
@@ -232,7 +240,7 @@ class PendingWrite:
     thread: str | None = None
 
     def remove(self, kind: str, key: str) -> None:
-        """Have something be gone."""
+        """Add a draft that says that a thing is gone."""
         self.drafts.append(VersionDraft(kind, key, None, self.now))
 
     def signed(self, draft: VersionDraft) -> VersionDraft:
@@ -257,11 +265,11 @@ class MemorySession:
     point: Standpoint
 
     def now(self) -> int:
-        """The time, in microseconds since 1970."""
+        """Return the current time, in microseconds since 1970."""
         return self.database.now()
 
     def trace_inputs(self, **inputs: Any) -> dict[str, Any]:
-        """Return the inputs of a traced step: the memory, and what was asked.
+        """Return the inputs of a traced step: the memory, and the arguments.
 
         Args:
             **inputs: None is left out.
@@ -286,8 +294,8 @@ class MemorySession:
         Args:
             name: The name of the step in a trace. None for a detail of another step.
             look: Reads, given a view.
-            outputs: What a trace shows of the value. Default: how much that is.
-            inputs: What a trace shows of it, next to the memory.
+            outputs: Returns the outputs in a trace, given the value. Default: a summary.
+            inputs: The inputs in a trace, next to the memory.
         """
         point, now = self.point, self.now()
 
@@ -308,7 +316,7 @@ class MemorySession:
         Args:
             name: The name of the step in a trace. None for a detail of another step.
             make: Adds drafts to a `PendingWrite`, and returns the value.
-            outputs: What a trace shows of the value. Default: how much that is.
+            outputs: Returns the outputs in a trace, given the value. Default: a summary.
             inputs: As for `read`.
         """
         now, told = self.now(), writer()
@@ -336,14 +344,14 @@ def changed(
     now: int,
     told: SourceNote = NOBODY,
 ) -> T:
-    """The same, as an operation.
+    """Change the memory of a standpoint within a transaction.
 
     Args:
         tx: The transaction.
-        point: Whose memory.
-        make: Adds drafts to a `PendingWrite`, and gives the value.
-        now: When.
-        told: Where it comes from.
+        point: The standpoint.
+        make: Adds drafts to a `PendingWrite`, and returns the value.
+        now: The time, in microseconds since 1970.
+        told: The source and actor of the change.
     """
     view, place = point.open(tx, now)
     change = PendingWrite(view=view, now=now, writer=told, thread=thread_id_of(point))
@@ -351,7 +359,7 @@ def changed(
     drafts = [change.signed(each) for each in change.drafts]
     if place.branch is not None:
         expired = query.expired_memory(tx, branch=place.branch, at=now, limit=20)
-        # What is written anew needs no sweeping; where it is swept as well, the later draft counts.
+        # A key that is written anew needs no sweeping; if it is swept as well, the later draft counts.
         drafts = [*(VersionDraft(row["kind"], row["key"], None, now) for row in expired), *drafts]
     if drafts:
         name = family(tx, point, view)
@@ -364,11 +372,11 @@ _KINDS = {"core": CORE, "recall": EVENT, "archival": RECORD, "facts": FACT}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChangedEntry:
-    """Something that two branches have, and not the same.
+    """An entry that two branches have with different content.
 
     Attributes:
-        mine: What this one has.
-        theirs: What the other has.
+        mine: The content on this branch.
+        theirs: The content on the other branch.
     """
 
     mine: str
@@ -377,12 +385,12 @@ class ChangedEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerDiff:
-    """How one layer of two branches differs.
+    """The differences between two branches in one layer.
 
     Attributes:
-        mine: What only this one has, by key or id.
-        theirs: What only the other has.
-        changed: What both have, and not the same.
+        mine: Entries that only this branch has, by key or id.
+        theirs: Entries that only the other branch has.
+        changed: Entries that both have with different content.
     """
 
     mine: Mapping[str, str] = field(default_factory=dict)
@@ -395,13 +403,13 @@ class LayerDiff:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BranchDiff:
-    """How two branches differ.
+    """The differences between two branches, by layer.
 
     Attributes:
         core: In their core memories, by key.
         recall: In their events, by id.
         archival: In their records, by id.
-        facts: In their facts, by id; one of which more was told on one of them has changed.
+        facts: In their facts, by id; a fact with more statements on one of the branches has changed.
     """
 
     core: LayerDiff
@@ -415,11 +423,11 @@ class BranchDiff:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BranchTree:
-    """A branch with those that were forked from it.
+    """A branch and the branches that were forked from it.
 
     Attributes:
         name: Its name.
-        created_at: When it was made, in UTC; None where it is not yet.
+        created_at: When it was created, in UTC; None if it does not exist yet.
         children: Its forks, the first one first.
     """
 
@@ -449,7 +457,7 @@ def forking(ground: MemorySession, name: str) -> BranchPosition:
 
 
 def tracing_back(ground: MemorySession) -> list[str]:
-    """The names of a branch and of those before it, the root first."""
+    """Return the names of a branch and its ancestors, the root first."""
     if not isinstance(ground.point, BranchPosition):
         return [ground.point.name]
 
@@ -461,7 +469,7 @@ def tracing_back(ground: MemorySession) -> list[str]:
 
 
 def growing(ground: MemorySession) -> BranchTree:
-    """The tree that a branch is part of, as work."""
+    """Return the tree of forks that a branch is part of."""
     named_branch(ground.point)
 
     def look(tx: Transaction, view: MemoryView) -> BranchTree:
@@ -480,7 +488,7 @@ def growing(ground: MemorySession) -> BranchTree:
 
 
 def comparing(ground: MemorySession, other: Standpoint) -> BranchDiff:
-    """How two memories differ, as work."""
+    """Return the differences between two memories."""
 
     def look(tx: Transaction, view: MemoryView) -> BranchDiff:
         theirs = other.view(tx, view.at)
@@ -494,7 +502,7 @@ def comparing(ground: MemorySession, other: Standpoint) -> BranchDiff:
 
 
 def named_branch(point: Standpoint) -> BranchPosition:
-    """The branch that a standpoint is.
+    """Return a standpoint that is a branch.
 
     Raises:
         InvalidInput: It is a thread.
@@ -508,7 +516,7 @@ def named_branch(point: Standpoint) -> BranchPosition:
 
 
 def difference(mine: Mapping[str, MemoryVersion], theirs: Mapping[str, MemoryVersion]) -> LayerDiff:
-    """How two states of a layer differ."""
+    """Return the differences between two states of a layer."""
     return LayerDiff(
         mine={key: each.text for key, each in mine.items() if key not in theirs},
         theirs={key: each.text for key, each in theirs.items() if key not in mine},

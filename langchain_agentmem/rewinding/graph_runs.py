@@ -1,16 +1,16 @@
-"""What this process knows of the graph runs in it: their loops, their tasks, and what each task has written so far.
+"""The graph runs of this process: their loops, their tasks, and the writes of each task so far.
 
-LangGraph puts checkpoints when it likes: before, while or long after the tasks run that lead to them, and some never.
-So what a task may see, and what a put makes part of a line, cannot be read off the database alone. A *run* is known by
+LangGraph may put a checkpoint before, while or long after the tasks run that lead to it, and puts some never.
+So the database alone does not show what a task may see, and what a put makes part of a line. A *run* is known by
 a `RunIdentity` in the config of its loop, from which LangGraph derives those of tasks, subgraphs and puts; where that
 loop is not found, by its `RunControl`, which callers may share. A *loop* is the run of a graph, or of a
 subgraph that one of its tasks calls; a *task* runs in a loop, under a checkpoint's id. The same task may be executed
-again, after a failure or an interrupt, and by several runs at once. An *execution* owns what it writes: within a run
-only the newest execution of a task counts, and no run touches what another one's write.
+again, after a failure or an interrupt, and by several runs at the same time. An *execution* owns what it writes:
+within a run only the newest execution of a task counts, and no run touches what another one's write.
 
 A run stays in the thread that its saver loaded or made, even where its config names the thread alone.
 
-Nothing here touches the database: `sealing.py` reads what is needed, and tells what was stored.
+This module does not access the database: `sealing.py` reads what is needed, and reports what was stored.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ from langchain_agentmem.storage.database import Database
 from langchain_agentmem.threads.thread_lines import Thread
 
 _HANDLER = "__error_handler__"
-"""How the name of what LangGraph runs for a task that failed begins."""
+"""The prefix of the name of an error handler, which LangGraph runs for a task that failed."""
 _IDENTITY = "__pregel_agentmem_run"
 """The key of a run's identity. LangGraph removes keys that begin so from the configs that it shows."""
 MOST_RUNS = 256
-"""Runs that are known before those that are over are looked for."""
+"""The number of known runs from which a new run makes the registry drop those that are over."""
 
 Spot: TypeAlias = tuple[int, int]
 """A position on a branch."""
 Groups: TypeAlias = dict[int, int]
 """Groups, each with the last row of it that counts."""
 ExecutionKey: TypeAlias = tuple[Any, ...]
-"""What tells one execution of a task from the others of its run."""
+"""The key that tells one execution of a task from the others of its run."""
 
 
 class FinishedTask(NamedTuple):
-    """A task that finished in an earlier run, and what it had written.
+    """A task that finished in an earlier run, with the groups it had written.
 
     Attributes:
         task: Its id.
         caller: The task that called it.
-        groups: What it had written.
+        groups: The groups it had written.
     """
 
     task: str
@@ -63,7 +63,7 @@ class FinishedTask(NamedTuple):
 
 
 class LoopLevel(NamedTuple):
-    """A loop that a task runs in, or the call of a function: its name within the thread, and the checkpoint's id."""
+    """A loop around a task, or a call of a function: name within the thread, checkpoint id."""
 
     ns: str
     checkpoint: str
@@ -75,11 +75,11 @@ class TaskExecution:
 
     Attributes:
         task: The task.
-        key: What tells it from the others.
+        key: The key that tells it from the task's other executions.
         owner: The token of its run.
-        group: What it writes; None before it wrote anything.
-        there: Whether that was found in the database once, so that it is not made again when it is gone.
-        over: Whether another one has taken its place, or it failed: it can write no more.
+        group: The group that it writes to; None before its first write.
+        there: Whether the group was found in the database once, so that it is not created again after its deletion.
+        over: Whether it failed, or another execution has replaced it: it can write no more.
     """
 
     task: GraphTask
@@ -100,7 +100,7 @@ class GraphTask:
         checkpoint: The id of the checkpoint that it runs under.
         caller: The task that called it, if it is a function that was called.
         execution: Its newest execution; None before it was seen.
-        loops: The loops of subgraphs that this entered.
+        loops: The loops of subgraphs that this task entered.
         failed: Whether its newest attempt has failed, or LangGraph gave it up.
     """
 
@@ -114,7 +114,7 @@ class GraphTask:
 
     @property
     def groups(self) -> Groups:
-        """What it has written, unless it failed."""
+        """The group that the task has written to; empty if the task failed."""
         group = None if self.execution is None or self.failed else self.execution.group
         return {} if group is None else {group: FOREVER}
 
@@ -126,22 +126,22 @@ class GraphLoop:
     Attributes:
         ns: Its name within the thread; empty for the thread's own.
         base: The checkpoint that it began with.
-        read: The newest up to that whose input it has read: other input replaces what waits there.
+        read: The newest checkpoint up to `base` whose input it has read: other input replaces what waits there.
         step: The number of that checkpoint's step.
         versions: The versions of that checkpoint's channels.
         owner: The task that entered it, if it is a subgraph's.
-        addressed: Whether it was told to begin at a certain checkpoint.
-        superseded: Whether that was not the newest one.
+        addressed: Whether it was asked to begin at a certain checkpoint.
+        superseded: Whether that checkpoint was not the newest one.
         last_put: The checkpoint that it put last.
-        steps: The checkpoints under which its tasks ran, whose puts may be still to come.
+        steps: The checkpoints under which its tasks ran; their puts may still follow.
         parents: The checkpoints of the loops around it, by their names.
-        carried: What the tasks around it had written when it began.
-        kept: What its base shows and the checkpoint around it does not; None where its base stands on that checkpoint.
-        spots: Where the checkpoints stand that it put or began with.
+        carried: The groups that the tasks around it had written when it began.
+        kept: The groups that its base shows and the checkpoint around it does not; None if its base stands on that one.
+        spots: The places of the checkpoints that it put or began with.
         results: The tasks whose results LangGraph found with the checkpoint that it began with, and may take instead of
-            running them; None where that is not known.
-        earlier: What these had written; None before that was read.
-        pregel: LangGraph's own loop, as long as it is there.
+            running them; None if unknown.
+        earlier: These tasks with their groups; None before they were read.
+        pregel: LangGraph's own loop, as long as it exists.
     """
 
     ns: str
@@ -173,9 +173,11 @@ class GraphLoop:
         self.results = self.earlier = self.kept = None
 
     def called_by(self, task_id: str) -> set[str] | None:
-        """The functions that a task has called in this loop, whether they ran or their results were there.
+        """Return the functions that a task has called in this loop.
 
-        LangGraph tells nobody when it takes a result instead of running a function; only its loop knows.
+        Functions whose results existed already are included.
+
+        LangGraph does not report that it takes a result instead of running a function; only its loop knows.
 
         Returns:
             Their ids; None where LangGraph's loop is not known, or knows no such task.
@@ -186,11 +188,14 @@ class GraphLoop:
         return None if caller is None else {each.id for each in list(tasks.values()) if each.path[1] == caller.path}
 
     def is_behind(self, step: str) -> bool:
-        """Whether a checkpoint was put that follows a step: nothing of that can become part of it any more."""
+        """Return whether a checkpoint was put that follows a step.
+
+        Nothing of that step can become part of that checkpoint any more.
+        """
         return self.last_put is not None and step != self.last_put and (step == self.base or step < self.last_put)
 
     def open_steps(self, before: str | None = None) -> list[str]:
-        """The steps that no put has sealed, in their order, maybe only those before another."""
+        """Return the steps that no put has sealed, in order, or only those before another step."""
 
         def order(step: str) -> tuple[bool, str]:
             return step != self.base, step  # the ids of a loop's own steps ascend; its base may come from elsewhere
@@ -209,10 +214,10 @@ class GraphRun:
     """One run of a graph, in one thread.
 
     Attributes:
-        identity: What its configs know it by.
+        identity: The identity in its configs.
         at: Its thread.
-        token: What its executions own what they write by: a number that no other run has, in whatever process.
-        graphs: What LangChain knows it by: the runs of its graph and of subgraphs.
+        token: The owner of its executions' groups: a number that no other run has, in any process.
+        graphs: The ids of LangChain's runs of its graph and of subgraphs.
         loops: Its loops by name.
         tasks: Its tasks by id.
         under: The ids of the tasks of each step: of a loop, and a checkpoint.
@@ -221,11 +226,11 @@ class GraphRun:
         over: Executions that others have replaced.
         failed: The tasks whose attempts failed, or those of their callers, until they are tried again: none can write.
         attempts: The newest attempts of tasks that have not ended.
-        dropped: The functions that attempts had called which failed: what they have written is no part of the run.
-        recalled: The functions that tasks had called when they ended, those included whose results were there.
+        dropped: The functions that failed attempts had called: their writes are no part of the run.
+        recalled: The functions that tasks had called when they ended, including those whose results existed already.
         resumed: Whether LangGraph may take results of earlier runs in it.
         minded: Whether anything was ever remembered in its thread, as far as is known.
-        thread: The identity of its thread, if that was there when it began.
+        thread: The identity of its thread, if the thread existed when the run began.
         lost: Whether that thread is known to be deleted.
     """
 
@@ -258,7 +263,7 @@ class GraphRun:
         return self.lost
 
     def task(self, task_id: str, ns: str, checkpoint: str, caller: str | None) -> GraphTask:
-        """A task; from now on it is known."""
+        """Return a task; register it if it is new."""
         task = self.tasks.get(task_id)
         if task is None:
             task = self.tasks[task_id] = GraphTask(task_id, ns, checkpoint, caller)
@@ -269,10 +274,10 @@ class GraphRun:
         return task
 
     def end(self, task: GraphTask) -> None:
-        """An execution of a task is over, and what it did, and what it called, counts no more.
+        """End an execution of a task: its writes and its calls no longer count.
 
         LangGraph never goes on with what a former attempt of the same run called: it counts on. But a later run may
-        take the results of these functions, so what they have written stays theirs.
+        take the results of these functions, so they keep what they have written.
         """
         if task.execution is not None:
             self.over.add((task.id, task.execution.key))
@@ -282,17 +287,22 @@ class GraphRun:
         self.dropped.update(self.called_by(task.id) or ())
 
     def called_by(self, task_id: str) -> set[str] | None:
-        """The functions that a task has called, as its loop knows them; None where that is not known."""
+        """Return the functions that a task has called, as its loop knows; None if unknown."""
         return next((each for loop in self.loops.values() if (each := loop.called_by(task_id)) is not None), None)
 
     def outermost(self, task: GraphTask) -> GraphTask:
-        """The task of a loop that called a function, or that called its caller; a task that nobody called is it."""
+        """Return the task that called a function, directly or through other functions.
+
+        A task that nobody called is returned itself.
+        """
         while task.caller is not None and task.caller in self.tasks:
             task = self.tasks[task.caller]
         return task
 
     def took(self, caller: str, task_id: str) -> bool:
-        """Whether a task has called a function in its present attempt, so that an earlier result was taken.
+        """Return whether a task has called a function in its present attempt.
+
+        If so, LangGraph took an earlier result. Also True if the calls are unknown.
 
         Args:
             caller: The task.
@@ -317,7 +327,9 @@ class RunIdentity:
 
 
 def identify(pregel: Any, ns: str) -> None:
-    """Add an identity to the configs of a loop that begins, unless it is a subgraph's or has one.
+    """Add an identity to the configs of a loop that begins.
+
+    Subgraphs' loops, and loops that have an identity, are left as they are.
 
     Args:
         pregel: LangGraph's own loop, if one is calling.
@@ -340,7 +352,7 @@ def identity_of(configurable: Mapping[str, Any]) -> Any:
 
 
 class LiveWrites:
-    """What counts of a task, or of several: groups, and places up to which a subgraph's line counts."""
+    """The writes of tasks that count: groups, and places up to which subgraph lines count."""
 
     __slots__ = ("groups", "spots")
 
@@ -349,13 +361,16 @@ class LiveWrites:
         self.spots: dict[Spot, None] = dict.fromkeys(spots)
 
     def add(self, other: LiveWrites) -> None:
-        """Add another's."""
+        """Add the groups and places of another object."""
         self.groups.update(other.groups)
         self.spots.update(other.spots)
 
 
 def runs_of(database: Database) -> RunRegistry:
-    """The graph runs of this process, whose memory follows their threads, that use a database."""
+    """Return the graph runs of this process that use a database.
+
+    The memory of these runs follows their threads.
+    """
 
     def make() -> RunRegistry:
         runs = RunRegistry(database.scopes)
@@ -370,7 +385,7 @@ class RunRegistry:
     """The runs of this process that use one database.
 
     Args:
-        scopes: How calls are led to the namespace whose threads share their memory.
+        scopes: Resolves calls to the namespace whose threads share their memory.
     """
 
     lock = PerProcess(threading.RLock)
@@ -384,7 +399,7 @@ class RunRegistry:
     # -- which run ---------------------------------------------------------------------------------------------
 
     def of(self, configurable: Mapping[str, Any], at: ThreadKey) -> GraphRun | None:
-        """The run that a config belongs to; None where it belongs to none."""
+        """Return the run of a config, created if it is new; None without an identity."""
         identity = identity_of(configurable)
         if identity is None:
             return None
@@ -397,10 +412,12 @@ class RunRegistry:
             return run
 
     def home(self, configurable: Mapping[str, Any]) -> namespaces.Namespace:
-        """The namespace of a run whose config names a thread alone: that of the thread which its saver loaded.
+        """Return the namespace of a run whose config names a thread alone.
+
+        It is the namespace of the thread that the run's saver loaded.
 
         Args:
-            configurable: What the config says.
+            configurable: The configurable of the config.
         """
         identity = identity_of(configurable)
         if identity is None or configurable.get("thread_id") is None:
@@ -414,13 +431,13 @@ class RunRegistry:
             return () if run is None else namespaces.namespace_of(run.at.path)
 
     def knows(self, configurable: Mapping[str, Any], at: ThreadKey) -> bool:
-        """Whether the run that a config belongs to uses a saver of this database in this thread."""
+        """Return whether a config's run uses a saver of this database in this thread."""
         with self.lock:
             run = self._runs.get((id(identity_of(configurable)), at))
             return run is not None and "" in run.loops
 
     def began_with(self, configurable: Mapping[str, Any], at: ThreadKey) -> str | None:
-        """Return the checkpoint that a thread's graph began with, as long as the input of the run may not be stored.
+        """Return the checkpoint a thread's graph began with while its input may not be stored.
 
         Args:
             configurable: The configurable of a task's config.
@@ -438,7 +455,9 @@ class RunRegistry:
             return None if len(loop.spots.keys() - {loop.base}) > 1 else loop.base
 
     def saves(self, configurable: Mapping[str, Any], ns: str) -> bool:
-        """Return whether a nested graph saves checkpoints. With a saver of others, it is believed to.
+        """Return whether a nested graph saves checkpoints.
+
+        A graph with a saver that is not of this memory is assumed to.
 
         Args:
             configurable: The configurable of a task's config.
@@ -451,7 +470,7 @@ class RunRegistry:
         return any(loop is not None and loop.pregel is not None for loop in loops)
 
     def _drop_those_that_are_over(self) -> None:
-        """Forget runs whose identity nobody else refers to any more."""
+        """Forget runs whose identity has no other reference."""
         shared: dict[int, int] = {}
         for run in {id(run): run for run in self._runs.values()}.values():
             shared[id(run.identity)] = shared.get(id(run.identity), 0) + 1
@@ -464,7 +483,7 @@ class RunRegistry:
             return any(run.lost for run in self._runs_around(configurable))
 
     def _runs_around(self, configurable: Mapping[str, Any]) -> list[GraphRun]:
-        """The runs that a task's config belongs to, in whatever namespace its thread is."""
+        """Return the runs that a task's config belongs to, in any namespace."""
         identity, name = identity_of(configurable), str(configurable["thread_id"])
         return [run for run in self._runs.values() if run.identity is identity and run.at.name == name]
 
@@ -481,7 +500,7 @@ class RunRegistry:
                     loop.spots.clear()
                     loop.earlier = None
 
-    # -- what the saver tells ----------------------------------------------------------------------------------
+    # -- reports of the saver ----------------------------------------------------------------------------------
 
     def loaded(
         self,
@@ -495,8 +514,8 @@ class RunRegistry:
         """Note that a loop has begun with a checkpoint, or with none.
 
         Args:
-            configurable: What the config says.
-            at: The thread as it names it.
+            configurable: The configurable of the config.
+            at: The thread as the config names it.
             home: The thread that was found.
             fresh: The loop, as it begins.
             pregel: LangGraph's own loop, if one is calling. Without it nothing begins below a thread's own.
@@ -541,7 +560,7 @@ class RunRegistry:
             return run, fresh, run.outermost(task)
 
     def around(self, run: GraphRun, loop: GraphLoop, task: GraphTask) -> LiveWrites:
-        """What counts of the task around a loop, but for that."""
+        """Return the writes that count of the task around a loop, without those of the loop."""
         with self.lock:
             return self._alive(run, task, but=(loop,))
 
@@ -555,7 +574,7 @@ class RunRegistry:
                 run.graphs.add(graph)
                 self._graphs[graph] = run
 
-    # -- what callbacks tell -----------------------------------------------------------------------------------
+    # -- reports of callbacks -----------------------------------------------------------------------------------
 
     def watched(self, graphs: Iterable[UUID], thread: str) -> GraphRun | None:
         """Return the run in which an attempt of a task was made.
@@ -572,11 +591,14 @@ class RunRegistry:
             return None if newest is None or newest.graphs else newest
 
     def is_graph(self, run_id: UUID | None) -> bool:
-        """Whether a run of LangChain is that of a graph whose runs are known."""
+        """Return whether a run of LangChain is that of a graph whose runs are known."""
         return run_id in self._graphs
 
     def started(self, run: GraphRun, ns: str, step: int | None, attempt: UUID) -> None:
-        """An attempt of a task has begun; one before it that ran out of time may tell only later that it failed."""
+        """Note that an attempt of a task has begun.
+
+        An earlier attempt that ran out of time may report only later that it failed; it counts as failed now.
+        """
         task_id = _task_of(ns)
         with self.lock:
             if (before := run.attempts.get(task_id)) is not None:
@@ -599,7 +621,7 @@ class RunRegistry:
                 loop.steps.add(loop.base)  # it goes on where the base stopped
 
     def ended(self, run: GraphRun, ns: str, attempt: UUID) -> None:
-        """An attempt of a task has ended well: it takes no more results."""
+        """Note that an attempt of a task has ended well and takes no more results."""
         task_id = _task_of(ns)
         with self.lock:
             newest = run.attempts.get(task_id) == attempt
@@ -609,7 +631,7 @@ class RunRegistry:
                 run.recalled[task_id] = called
 
     def failed(self, run: GraphRun, ns: str, attempt: UUID, *, stopped: bool) -> None:
-        """An attempt of a task has ended with an error: what it wrote is no part of any line.
+        """Note that an attempt of a task ended with an error: its writes join no line.
 
         Args:
             run: Its run.
@@ -632,12 +654,12 @@ class RunRegistry:
                 run.end(task)
                 task.failed = True
 
-    # -- who is asking -----------------------------------------------------------------------------------------
+    # -- calls from tasks -----------------------------------------------------------------------------------------
 
     def asking(
         self, configurable: Mapping[str, Any], at: ThreadKey
     ) -> tuple[GraphRun, list[LoopLevel], list[LevelOwner], TaskExecution]:
-        """Return the execution of a task that a config belongs to, with the loops around it and who entered them.
+        """Return a config's run, the levels around its task, their owners and the execution.
 
         Raises:
             InvalidInput: The graph has another checkpointer.
@@ -693,10 +715,13 @@ class RunRegistry:
             seen.add(self._alive(run, execution.task))
             return seen
 
-    # -- what counts -------------------------------------------------------------------------------------------
+    # -- current writes -------------------------------------------------------------------------------------------
 
     def base_of(self, run: GraphRun, ns: str, checkpoint: str) -> tuple[Spot | None, LiveWrites] | None:
-        """Where a loop of a run stands at a step, and what counts beside that; None if the run has no such loop."""
+        """Return a loop's place at a step, and the further writes that count there.
+
+        None if the run has no such loop.
+        """
         with self.lock:
             loop = run.loops.get(ns)
             if loop is None:
@@ -708,15 +733,17 @@ class RunRegistry:
             return next(iter(standing.spots), None), beside
 
     def open(self, run: GraphRun, loop: GraphLoop, before: str) -> list[tuple[str, LiveWrites]]:
-        """The steps that a put seals, with what counts of their tasks."""
+        """Return the steps that a put seals, with the writes of their tasks that count."""
         with self.lock:
             return [(step, self._step(run, loop, step)) for step in loop.open_steps(before)]
 
     def group_of(self, run: GraphRun, execution: TaskExecution) -> int:
-        """The group that an execution writes to: a number that nothing else has, so that it needs no transaction.
+        """Return the group that an execution writes to.
+
+        It is a random number that nothing else has, so that it needs no transaction.
 
         Raises:
-            StepIsOver: It cannot any more: another one has taken its place, or what follows its step was put.
+            StepIsOver: Another execution has replaced it, or a checkpoint that follows its step was put.
         """
         with self.lock:
             loop = run.loops.get(run.outermost(execution.task).ns)
@@ -727,7 +754,7 @@ class RunRegistry:
             return execution.group
 
     def finished(self, run: GraphRun, ns: str, task_id: str) -> tuple[GraphTask | None, LiveWrites]:
-        """A task, and what counts of it."""
+        """Return a task and its writes that count."""
         with self.lock:
             task, loop = run.tasks.get(task_id), run.loops.get(ns)
             if task is None:
@@ -735,7 +762,7 @@ class RunRegistry:
             return task, self._alive(run, task, superseded=loop.superseded if loop else False)
 
     def unknown(self, run: GraphRun) -> list[tuple[GraphLoop, str]]:
-        """The loops of a run with checkpoints of theirs of which too little is known."""
+        """Return the loops of a run, with their checkpoints of which too little is known."""
         with self.lock:
             return [
                 (loop, checkpoint)
@@ -748,7 +775,7 @@ class RunRegistry:
     def _alive(
         self, run: GraphRun, task: GraphTask, *, superseded: bool = False, but: Sequence[GraphLoop | None] = ()
     ) -> LiveWrites:
-        """What counts of a task, with what it called, but for some loops."""
+        """Return the writes that count of a task and of its calls, without some loops."""
         found = LiveWrites(task.groups)
         for loop in task.loops:
             if loop not in but:
@@ -779,7 +806,10 @@ class RunRegistry:
         return found
 
     def _shown(self, run: GraphRun, loop: GraphLoop, checkpoint: str | None = None) -> LiveWrites:
-        """What a loop shows at a step, whether or not its checkpoint was put. Default: what it shows by now."""
+        """Return what a loop shows at a step, whether or not its checkpoint was put.
+
+        Without a checkpoint, return what the loop shows now.
+        """
         if checkpoint in loop.spots:
             return _standing(loop, checkpoint)
         found = _standing(loop, loop.head)
@@ -790,7 +820,10 @@ class RunRegistry:
     # -- tasks -------------------------------------------------------------------------------------------------
 
     def _entered(self, run: GraphRun, ns: str, outer: str, above: str) -> str:
-        """The task that entered a loop; nobody tells of the beginning of one that has no checkpointer."""
+        """Return the task that entered a loop; register a loop that is not known.
+
+        The beginning of a loop without a checkpointer is not reported.
+        """
         loop = run.loops.get(ns)
         if loop is not None and loop.owner is not None:
             return loop.owner
@@ -802,7 +835,7 @@ class RunRegistry:
     def _touch(
         self, run: GraphRun, ns: str, checkpoint: str, task_id: str, caller: str | None, key: ExecutionKey
     ) -> GraphTask:
-        """A task, in the execution that is asking."""
+        """Return a task with the execution that is asking as its newest one."""
         task = run.task(task_id, ns, checkpoint, caller)
         if task_id in run.failed:
             raise StepIsOver
@@ -823,12 +856,14 @@ def _standing(loop: GraphLoop, checkpoint: str | None) -> LiveWrites:
 
 
 def _levels(configurable: Mapping[str, Any]) -> list[LoopLevel]:
-    """The loops and calls around a task, the outermost first, as LangGraph notes them on the way in."""
+    """Return the loops and calls around a task, outermost first, as LangGraph notes them."""
     return levels_around(str(configurable.get("checkpoint_ns") or ""), configurable.get("checkpoint_map") or {})
 
 
 def nested_graphs(configurable: Mapping[str, Any]) -> list[str]:
-    """Return the namespaces of the nested graphs that a task runs in, the outermost first; [] in a thread's own graph.
+    """Return the namespaces of the nested graphs around a task, the outermost first.
+
+    The list is empty in a thread's own graph.
 
     Args:
         configurable: The configurable of the task's config. A function runs in the graph of the task that called it.
@@ -837,7 +872,9 @@ def nested_graphs(configurable: Mapping[str, Any]) -> list[str]:
 
 
 def levels_around(inner: str, noted: Mapping[str, str]) -> list[LoopLevel]:
-    """Return the loops and calls that a loop or task is in, the outermost first, with that itself if it is noted.
+    """Return the loops and calls around a loop or task, the outermost first.
+
+    The loop or task itself is included if it is noted.
 
     Args:
         inner: Its name.
@@ -868,30 +905,30 @@ def _is_same_task(name: str, other: str) -> bool:
 
 
 def _task_of(ns: str) -> str:
-    """The id of the task that a name ends with."""
+    """Return the id of the task at the end of a name."""
     return ns.rpartition("|")[2].rpartition(":")[2]
 
 
 def _key_of(configurable: Mapping[str, Any]) -> ExecutionKey | None:
-    """What tells one execution of a task from the others of its run."""
+    """Return the key that tells a task's execution from the others of its run."""
     told = getattr(configurable.get("__pregel_runtime"), "execution_info", None)
     return None if told is None else (told.node_first_attempt_time, told.node_attempt)
 
 
 def _is_before(key: ExecutionKey, other: ExecutionKey) -> bool:
-    """Whether an execution is an attempt before another one of the same run."""
+    """Return whether an execution is an earlier attempt than another one of the same run."""
     return key[0] == other[0] and None not in (*key, *other) and key[1] < other[1]
 
 
 def thread_of(config: Mapping[str, Any] | None, scopes: Scopes) -> ThreadKey:
-    """The thread that a config names.
+    """Return the thread that a config names.
 
     Args:
         config: The config.
-        scopes: How it is led to its namespace.
+        scopes: Resolves the config to its namespace.
 
     Raises:
-        InvalidInput: It names none.
+        InvalidInput: The config names no thread.
     """
     name = namespaces.configurable_of(config).get("thread_id")
     if name is None:

@@ -1,10 +1,10 @@
-"""What is remembered: versions of things that are known by kind and key, and what a view shows of them.
+"""The rows of memory: versions of things that are known by kind and key, and the views of them.
 
-A *view* is a line of branches, each up to a position, and groups of what has no place on a branch yet. Of every key it
-shows the newest version; one that says that the thing is gone hides it. A *place* is where new versions go: the next
-position of a branch, or a group.
+A *view* is a line of branches, each up to a position, and groups of rows without a place on a branch yet. Of every key
+it shows the newest version; a version that marks the thing as deleted hides it. A *place* is where new versions go:
+the next position of a branch, or a group.
 
-`check` says whether all of it is whole, as far as the database itself cannot tell.
+`problems` reports damage that the database itself cannot detect.
 """
 
 from __future__ import annotations
@@ -31,35 +31,35 @@ FACT = "fact"
 FORMER = "fact_former"
 """The kind of a row that marks, by its key, a fact that had other names before it was corrected."""
 TEXT = "fact_text"
-"""What was said, as it was."""
+"""The kind of a text as it was said."""
 
 DUE, FAILURE = "fact_due", "fact_failure"
-"""What of it waits to have its facts extracted, and what went wrong with that."""
+"""The kinds of texts whose facts are still to be extracted, and of failures of that."""
 
 
 FOREVER = 2**62
-"""Where a row ends that nothing has followed."""
+"""The end of a row that no version has followed."""
 SHARED = (CORE, EVENT, RECORD, FACT, FORMER, "fact_rule", "message")
 """The kinds that threads of a scope show each other."""
 FINDABLE = ("event", "fact", "fact_text", "record", "thread_item", "thread_post", "thread_round")
 """The kinds that a search finds."""
 OTHERS = "others"
-"""Where a correction of a fact names who told of it elsewhere: pairs of a message, if there is one, and its thread."""
+"""The key under which a correction of a fact names its other sources: pairs of a message or None, and its thread."""
 SAID = "said"
-"""What an event does by which something is told of: it names the message that says so."""
+"""The action of an event that states something: the event names the message that says so."""
 
 
 class MemoryView(NamedTuple):
-    """What can be seen from somewhere.
+    """The memory that is visible from one position.
 
     Attributes:
         line: Branches with the last position that counts, the nearest first.
-        groups: What has no place yet: groups with the last row that counts.
+        groups: Groups without a place yet, each with the last row that counts.
         at: The time by which expiry is judged, in microseconds since 1970.
         descends: Whether each branch was forked from the next one, so that everything on it is newer.
-        scope: The row of the namespace whose threads are seen too. Default: nobody else is.
-        author: Who looks, whose own is seen by the line alone.
-        before: Up to which stamp others are seen. Default: as they are now.
+        scope: The row of the namespace whose threads are seen too. Default: no other thread is.
+        author: The author who looks; its own rows are seen by the line alone.
+        before: The stamp up to which others are seen. Default: as they are now.
     """
 
     line: tuple[tuple[int, int], ...]
@@ -71,7 +71,7 @@ class MemoryView(NamedTuple):
     before: int | None = None
 
     def parameters(self) -> dict[str, Any]:
-        """As queries want it."""
+        """Return the view as parameters of queries."""
         return {
             "line": as_json(self.line),
             "groups": as_json(self.groups),
@@ -82,7 +82,7 @@ class MemoryView(NamedTuple):
 
 
 class Author(NamedTuple):
-    """Who remembers: a thread, or the branch "main" of a namespace.
+    """The author of memory: a thread, or the branch "main" of a namespace.
 
     Attributes:
         id: The row.
@@ -94,7 +94,7 @@ class Author(NamedTuple):
 
 
 class WriteTarget(NamedTuple):
-    """The place of new versions: a position of a locked branch, or a group until that is sealed.
+    """The target of new versions: a position of a locked branch, or an unsealed group.
 
     Attributes:
         branch: The branch. Default: none, but a group.
@@ -120,21 +120,20 @@ class VersionDraft(NamedTuple):
     It has no body where a thing is deleted.
 
     Attributes:
-        kind: What it is.
-        key: Which one.
-        body: What it says; None where it says that the thing is gone.
+        kind: The kind of thing.
+        key: The key of the thing.
+        body: The content; None marks the thing as deleted.
         created_at: When the thing began, in microseconds since 1970.
         label: A word about it, such as the kind of an event.
         importance: From 1 to 5.
         expires_at: When it ends by itself, in microseconds since 1970.
-        extra: Whatever else belongs to it, as JSON knows it. What was "said" among its "told" names the messages that
-            it rests on.
-        subject: What it is about, by which it can be looked up; so can it by:
-        object: What else it names.
-        findable: Whether a search finds it, by what `words_of` says.
-        source: Where it comes from: "user", "model", "tool", "import" or "person".
-        actor: Who that is.
-        moved: Whether somebody else wrote it before, and it only moves: it says itself where it comes from.
+        extra: Further data, as JSON. The "said" events in its "told" name the messages that it rests on.
+        subject: The subject, by which it can be looked up.
+        object: The object, by which it can be looked up too.
+        findable: Whether a search finds it, by the words of `words_of`.
+        source: The source: "user", "model", "tool", "import" or "person".
+        actor: The name of the source.
+        moved: Whether somebody else wrote it before, and it only moves: it then has its own source.
         correction: The correction that it is, if a person wrote it to correct something.
     """
 
@@ -161,18 +160,18 @@ class MemoryVersion(NamedTuple):
     Attributes:
         number: Its place in the order in which versions were written.
         branch: Its branch; None while it has none.
-        kind: What it is.
-        key: Which one.
+        kind: The kind of thing.
+        key: The key of the thing.
         label: A word about it.
-        body: What it says.
+        body: The content.
         importance: From 1 to 5, if it has one.
         expires_at: When it ends by itself.
-        extra: Whatever else belongs to it.
+        extra: Further data.
         created_at: When the thing began.
         written_at: When this version was written.
         thread: The id of the thread that wrote it; None for a branch.
-        source: Where it comes from, see `Writer`.
-        actor: Who that is.
+        source: The source, see `SourceNote`.
+        actor: The name of the source.
     """
 
     number: int
@@ -192,7 +191,7 @@ class MemoryVersion(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What it says, as text."""
+        """The body as text."""
         return text_of(self.body)
 
 
@@ -209,12 +208,12 @@ def moved(draft: VersionDraft, *versions: MemoryVersion) -> VersionDraft:
 
 
 def body_of(text: str) -> bytes:
-    """A text as it is kept; any string is one, halves of characters included."""
+    """Encode a text for storage; any string is allowed, even with lone surrogates."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def text_of(body: bytes) -> str:
-    """The text that is kept."""
+    """Decode a stored text."""
     return body.decode("utf-8", "surrogatepass")
 
 
@@ -222,7 +221,7 @@ def text_of(body: bytes) -> str:
 
 
 def current(tx: Transaction, view: MemoryView, kind: str) -> list[MemoryVersion]:
-    """Everything of a kind that a view shows, in the order in which it was written."""
+    """Return everything of a kind that a view shows, in the order of writing."""
     if kind == FACT and view.scope is not None:
         return sorted(_put_together(tx, view, kind).values(), key=lambda kept: kept.number)
     few = kind == CORE and view.scope is not None and view.before is None
@@ -232,7 +231,7 @@ def current(tx: Transaction, view: MemoryView, kind: str) -> list[MemoryVersion]
 
 
 def named(tx: Transaction, view: MemoryView, kind: str, keys: Iterable[str]) -> dict[str, MemoryVersion]:
-    """What a view shows under some keys; what is gone or has expired is not there."""
+    """Return what a view shows under some keys, without what is gone or has expired."""
     keys = list(keys)
     if kind == FACT and view.scope is not None:
         return _put_together(tx, view, kind, keys)
@@ -247,10 +246,12 @@ def named(tx: Transaction, view: MemoryView, kind: str, keys: Iterable[str]) -> 
 def _put_together(
     tx: Transaction, view: MemoryView, kind: str, keys: Sequence[str] | None = None
 ) -> dict[str, MemoryVersion]:
-    """What was told of things on all lines that a view shows: an account has what is new since anybody said it is gone.
+    """Return the versions that a view shows on all its lines, merged by key.
 
-    `extra["own"]` has the numbers of those events that were told on the view's own line, `extra["foreign"]` those of
-    them that another thread told there, of which this one is a copy: it tells others only what it adds.
+    Only versions that are newer than the last deletion of the key count.
+
+    `extra["own"]` has the numbers of the events on the view's own line. `extra["foreign"]` has those of them that
+    another thread wrote there, of which this one is a copy: it shows others only what it adds.
     """
     if keys is None:
         rows = query.accounts(tx, **view.parameters(), kind=kind)
@@ -267,7 +268,7 @@ def _put_together(
 
 
 def _account(rows: Sequence[Row], author: int) -> MemoryVersion:
-    """The versions of something on several lines as one."""
+    """Merge the versions of one key on several lines into one version."""
     told: dict[int, Any] = {}
     own: list[int] = []
     foreign: list[int] = []
@@ -289,13 +290,13 @@ def _account(rows: Sequence[Row], author: int) -> MemoryVersion:
 def newest(
     tx: Transaction, view: MemoryView, kind: str, *, limit: int | None, label: str | None = None
 ) -> list[MemoryVersion]:
-    """The newest things of a kind that a view shows, oldest first.
+    """Return the newest things of a kind that a view shows, oldest first.
 
     Args:
         tx: The transaction.
-        view: From where.
-        kind: What.
-        limit: Most; None for all.
+        view: The view.
+        kind: The kind.
+        limit: The greatest number of them; None for all.
         label: Only those with this label.
     """
     if limit is None:
@@ -310,7 +311,7 @@ def newest(
 
 
 def shown(tx: Transaction, view: MemoryView, numbers: Iterable[int]) -> set[int]:
-    """Those of some versions that a view shows."""
+    """Return the numbers of the given versions that a view shows."""
     rows = query.shown_memory(tx, **view.parameters(), ids=as_json(list(numbers)), at=view.at)
     return {row["number"] for row in rows}
 
@@ -321,14 +322,14 @@ def shown(tx: Transaction, view: MemoryView, numbers: Iterable[int]) -> set[int]
 def write(
     tx: Transaction, place: WriteTarget, drafts: Sequence[VersionDraft], *, series: DocumentSeries, now: int
 ) -> list[int]:
-    """Write versions, which follow those that their branch has of the same keys.
+    """Write versions, which replace those that their branch has of the same keys.
 
     Args:
         tx: The transaction.
-        place: Where.
-        drafts: What; of two with the same kind and key the later one counts.
-        series: Where those that can be found stand in the search; each kind has its own, of the same name.
-        now: When.
+        place: The branch or group to write to.
+        drafts: The versions; of two with the same kind and key the later one counts.
+        series: The series of findable versions in the search; each kind has its own, of the same name.
+        now: The time, in microseconds since 1970.
 
     Returns:
         The numbers of the new rows.
@@ -380,7 +381,7 @@ def write(
 
 
 def sources_of(extra: Mapping[str, Any] | None) -> set[str]:
-    """The names under which it is noted what something rests on: messages, and what these belong to."""
+    """Return the names of a version's sources: messages, and what these belong to."""
     names: set[str] = set()
     for event in (extra or {}).get("told", ()):
         if event.get("do") == SAID:
@@ -391,7 +392,7 @@ def sources_of(extra: Mapping[str, Any] | None) -> set[str]:
 
 
 def _names(message: str | None, conversation: str | None) -> set[str]:
-    """The names under which a message, and the conversation and thread around it, are noted."""
+    """Return the names of a message, and of the conversation and thread around it."""
     names = set() if message is None else {message_source(message)}
     if conversation is not None:
         names |= {conversation_source(each) for each in (conversation, thread_around(conversation))}
@@ -399,17 +400,17 @@ def _names(message: str | None, conversation: str | None) -> set[str]:
 
 
 def message_source(message_id: str) -> str:
-    """The name of a message as a source."""
+    """Return the name of a message as a source."""
     return f"message {message_id}"
 
 
 def conversation_source(conversation_id: str) -> str:
-    """The name of a conversation or thread as a source."""
+    """Return the name of a conversation or thread as a source."""
     return f"conversation {conversation_id}"
 
 
 def release(tx: Transaction, ids: Iterable[int], *, past: bool = True) -> list[int]:
-    """Delete those of some rows that nobody can see any more, with their documents and contents.
+    """Delete the given rows that nobody can see any more, with documents and contents.
 
     Args:
         tx: The transaction.
@@ -417,7 +418,7 @@ def release(tx: Transaction, ids: Iterable[int], *, past: bool = True) -> list[i
         past: Whether rows of "main" stay that checkpoints of its namespace show. Default: they stay.
 
     Returns:
-        Which were deleted.
+        The numbers of the deleted rows.
     """
     if not (ids := list(ids)):
         return []
@@ -440,7 +441,7 @@ def discard(tx: Transaction, rows: Sequence[Row]) -> None:
 
 
 def bury(tx: Transaction, rows: Sequence[Row], *, gone: bool = False) -> None:
-    """Have rows say that the thing is gone, so that what they said is not there, and what they hid stays hidden.
+    """Turn rows into deletion marks: their content goes, and what they hid stays hidden.
 
     Args:
         tx: The transaction.
@@ -455,7 +456,7 @@ def bury(tx: Transaction, rows: Sequence[Row], *, gone: bool = False) -> None:
 
 
 def close(tx: Transaction, path: str) -> None:
-    """Forget the places in the search of what is gone from a namespace, and the namespace if nothing is left in it."""
+    """Remove a namespace's empty search series and idle authors, and an empty namespace."""
     for kind in FINDABLE:
         search_index.close(tx, path, kind)
     query.delete_idle_authors(tx, path=path)
@@ -463,7 +464,10 @@ def close(tx: Transaction, path: str) -> None:
 
 
 def words_of(body: bytes, extra: Mapping[str, Any]) -> str:
-    """What a search finds a row by: the words that were named for that, or its text and its tags."""
+    """Return the words that a search finds a row by.
+
+    These are the words named for it in `extra`, or else its text and its tags.
+    """
     if "words" in extra:
         return str(extra["words"])
     return "\n".join([text_of(body), *extra.get("tags", ())])
@@ -478,7 +482,7 @@ def _collect(tx: Transaction, rows: Sequence[Row]) -> None:
 
 
 def _words_left(row: Row) -> str:
-    """What a search finds a row by that may be damaged, as far as that can be read."""
+    """Return the search words of a row that may be damaged; empty if it is unreadable."""
     try:
         return words_of(bytes(row["body"] or b""), extra_of(row))
     except (ValueError, DatabaseUnreadable):
@@ -488,7 +492,7 @@ def _words_left(row: Row) -> str:
 def _places(
     tx: Transaction, series: DocumentSeries, drafts: Sequence[VersionDraft]
 ) -> dict[tuple[str, str], tuple[search_index.PlacedDocuments, int]]:
-    """Places in the search for what can be found, by kind and key."""
+    """Return the places of drafts in the search, by kind and key."""
     placed: dict[tuple[str, str], tuple[search_index.PlacedDocuments, int]] = {}
     for kind in sorted({draft.kind for draft in drafts}):
         mine = [draft for draft in drafts if draft.kind == kind]
@@ -505,7 +509,7 @@ def _places(
 
 
 def extra_of(row: Row) -> Mapping[str, Any]:
-    """Whatever else belongs to a row."""
+    """Return the decoded `extra` of a row."""
     return read_column(row["extra"], dict)
 
 
@@ -517,7 +521,7 @@ _read_plain = itemgetter(
 
 
 def version_of(row: Row) -> MemoryVersion:
-    """A version, as it was read."""
+    """Return the version that a row holds."""
     return MemoryVersion._make((*_read_plain(row), bytes(row["body"]), extra_of(row)))
 
 
@@ -529,10 +533,10 @@ _CORRECTION = frozenset({"id", "by", "undoes", "before", "after", "sources", "ev
 
 
 def problems(tx: Transaction) -> list[str]:
-    """Check the branches, and what lies on them.
+    """Check the branches and the rows on them.
 
     Returns:
-        Sentences; empty when all is well.
+        The problems as sentences; empty if there are none.
     """
     rows = query.short_branches(tx)
     found = [f"branch {row['id']} ends at {row['head']}, but {row['what']} at {row['position']}" for row in rows]
@@ -563,7 +567,10 @@ def problems(tx: Transaction) -> list[str]:
 
 
 def _wrong_extra(row: Row, noted: set[str]) -> str | None:
-    """Describe what is wrong with the JSON of a version, which is to go with just the messages that are noted of it."""
+    """Describe what is wrong with the JSON of a version; None if nothing is.
+
+    The JSON must name exactly the sources that are noted for the version.
+    """
     try:
         extra, correction = extra_of(row), read_column(row["correction"], dict)
         sources = sources_of(extra) if row["origin"] is None else set()  # a copy is found by its original

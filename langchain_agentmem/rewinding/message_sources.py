@@ -1,7 +1,8 @@
-"""What is remembered because a message says so, and is forgotten when the message is.
+"""Memory that rests on messages, and is forgotten with them.
 
-Whoever tells of something is an event of it, among others (`facts/fact.py`). A message that is removed from
-its conversation is taken out of every version that rests on it, wherever that lies; what nobody tells of any more goes.
+Each statement of a thing is one of its events (`facts/fact.py`). A message that is removed from its conversation is
+removed from every version that rests on it, wherever the version lies; a version that nobody states any more is
+deleted.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.transaction import Row
 
 UNDO = "undo"
-"""What an event does by which another, `of`, does not count, or does so again."""
+"""The action of an event that makes another event, `of`, no longer count, or count again."""
 SET = "set"
-"""What an event does that corrects something: it has the new values of `fields`."""
+"""The action of an event that corrects something: it has the new values of `fields`."""
 _NAMES = ("subject", "predicate", "object")
 
 
 def forget(tx: Transaction, low: str, high: str, conversation: str, messages: Collection[str] | None = None) -> int:
-    """Take messages out of all that rests on them.
+    """Remove messages from every version that rests on them.
 
     Args:
         tx: The transaction.
@@ -36,7 +37,7 @@ def forget(tx: Transaction, low: str, high: str, conversation: str, messages: Co
         messages: Their ids. Default: all of it.
 
     Returns:
-        How many versions nobody tells of any more; they are deleted.
+        The number of deleted versions: those that no message states any more.
     """
     ids = None if messages is None else set(messages)
     if ids is None:
@@ -79,7 +80,7 @@ def forget(tx: Transaction, low: str, high: str, conversation: str, messages: Co
 
 
 def without(extra: Mapping[str, Any], gone: Callable[[Mapping[str, Any]], bool]) -> dict[str, Any] | None:
-    """Return what is left of a fact without some of its statements; None if nobody states it any more.
+    """Remove some statements of a fact; return None if nobody states it any more.
 
     Args:
         extra: The extra of its row.
@@ -104,7 +105,10 @@ def _without_others(event: Mapping[str, Any], gone: Callable[[Mapping[str, Any]]
 
 
 def _corrected(events: Sequence[Mapping[str, Any]], first: int) -> dict[str, Any]:
-    """What something was corrected to before anybody told of it who still does: what it was before is forgotten."""
+    """Return the values of the corrections before the first statement that is left.
+
+    The values before these corrections are forgotten.
+    """
     off: set[int] = set()
     for event in events:
         if event["do"] == UNDO:
@@ -114,7 +118,9 @@ def _corrected(events: Sequence[Mapping[str, Any]], first: int) -> dict[str, Any
 
 
 def forget_corrections(tx: Transaction, low: str, high: str, name: str, *, take_back: bool) -> None:
-    """Forget the corrections that hold words of a thread or conversation; the values that people wrote themselves stay.
+    """Forget the corrections that hold words of a thread or conversation.
+
+    The values that people wrote themselves stay.
 
     Args:
         tx: The transaction.
@@ -147,7 +153,7 @@ def forget_corrections(tx: Transaction, low: str, high: str, name: str, *, take_
 
 
 def correction_of(row: Row) -> dict[str, Any]:
-    """Return the correction that a version is; nothing where it cannot be read."""
+    """Return the correction that a version is; empty if it cannot be read."""
     try:
         return read_column(row["correction"], dict)
     except DatabaseUnreadable:
@@ -155,7 +161,10 @@ def correction_of(row: Row) -> dict[str, Any]:
 
 
 def _resting_on(tx: Transaction, low: str, high: str, names: list[str]) -> list[Row]:
-    """What rests on sources in some namespaces, also what a thread wrote that is gone and that its copies need."""
+    """Return the rows that rest on sources in some namespaces.
+
+    Rows of a deleted thread are included if its copies need them.
+    """
     found = query.resting_on(tx, keys=json.dumps(names), low=low, high=high)
     if any(row["path"] is None for row in found):
         mentioned = query.mentioned_within(tx, low=low, high=high)
@@ -165,10 +174,12 @@ def _resting_on(tx: Transaction, low: str, high: str, names: list[str]) -> list[
 
 
 def hiding(tx: Transaction, some: Sequence[Row]) -> set[int]:
-    """The numbers of those rows that may hide an older version, which rests on other messages: that must not come back.
+    """Return the numbers of the given rows that may hide an older version.
 
-    On a branch of its own there is none, since each version ends where the next begins. What has no place yet, and what
-    lies on a fork, hides what lies before.
+    An older version that rests on other messages must not come back.
+
+    A branch without a parent has no hidden version, since each version ends where the next begins. What has no place
+    yet, and what lies on a fork, hides what lies before.
     """
     # A version of a fact alone may rest on other messages than the next one.
     facts = [row for row in some if row["kind"] == memory_rows.FACT]
@@ -183,5 +194,5 @@ def hiding(tx: Transaction, some: Sequence[Row]) -> set[int]:
 
 
 def number_of(row: Row) -> int:
-    """The number of a version, which its copies share."""
+    """Return the number of a version, which its copies share."""
     return int(row["id"] if row["origin"] is None else row["origin"])

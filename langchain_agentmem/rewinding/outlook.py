@@ -1,9 +1,9 @@
-"""What is remembered as a search finds it: its texts for the index, and what events and records are to the user.
+"""Memory as a search finds it: its texts for the index, and the hits as the user gets them.
 
-Within a standpoint a search finds what that shows. Elsewhere it finds what counts now: what lies at the end of a named
-branch, and what the newest checkpoint of a thread shows; in a run, of its own thread, what the task sees.
+Within a standpoint a search finds what the standpoint shows. Elsewhere it finds what counts now: the end of a named
+branch, and the view of a thread's newest checkpoint; in a run, of its own thread, what the task sees.
 
-The search of a layer: that of `memory.search`, within what a memory shows.
+A layer's search is that of `memory.search`, limited to what the memory shows.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class CurrentTurn(NamedTuple):
     Attributes:
         path: The path of the conversation's namespace.
         name: Its id.
-        before: Where the run began, if its input may not be stored yet: what is shown there is of an earlier turn.
+        before: The start of the run, if its input may not be stored yet: messages shown there are of an earlier turn.
     """
 
     path: str
@@ -53,13 +53,13 @@ class CurrentTurn(NamedTuple):
 
 
 class SearchView(NamedTuple):
-    """From where a search looks.
+    """The position that a search looks from.
 
     Attributes:
-        point: Whose memory counts as it is seen from there.
-        alone: Whether nobody else's is looked for.
-        view: What the point shows, once that is known.
-        scopes: Which namespaces share their memory.
+        point: The standpoint whose memory counts as it is seen from there.
+        alone: Whether only the memory of the point is searched.
+        view: The view of the point, once it is known.
+        scopes: The namespaces that share their memory.
         abandoned: Whether messages are found, too, that no newest checkpoint shows any more.
         conversations: Those that are asked for: what a copy of a thread was given, and what was said in a nested graph,
             is found in its own alone.
@@ -77,12 +77,14 @@ class SearchView(NamedTuple):
     context: frozenset[str] | None = None
 
     def within(self, tx: Transaction, walls: SearchFilter, now: int) -> SearchFilter:
-        """The same walls, for a thread of no scope those of its own line; what the model is shown anyway is ignored.
+        """Limit a search filter to the thread, without what the model is shown anyway.
+
+        A thread of no scope searches its own line alone.
 
         Args:
             tx: The transaction.
-            walls: Where to look.
-            now: When.
+            walls: The search filter.
+            now: The time, in microseconds since 1970.
         """
         if self.turn is not None and (walls.kinds is None or "message" in walls.kinds):
             walls = walls._replace(ignored=thread_listener().current_turn(tx, self, now))
@@ -95,13 +97,13 @@ class SearchView(NamedTuple):
         return walls._replace(conversations=families(tx, self.point, self.view))
 
     def looked(self, tx: Transaction, now: int) -> SearchView:
-        """The same with its view, which must be known before anything is read.
+        """Return a copy with the point's view, which must be known before anything is read.
 
-        A view says where things stand by now; what was read before may not have come there yet.
+        A view holds the current places; what was read before may not have reached them yet.
 
         Args:
             tx: The transaction.
-            now: When.
+            now: The time, in microseconds since 1970.
         """
         return self if self.point is None else self._replace(view=self.point.view(tx, now))
 
@@ -110,13 +112,15 @@ EVERYWHERE = SearchView()
 
 
 def said_from(tx: Transaction, outlook: SearchView, slots: Collection[int], now: int) -> Rows:
-    """Those of some messages that follow their threads which are shown from somewhere, with the wording shown there.
+    """Return the given messages that a position shows, with the wording shown there.
+
+    The messages are those that follow their threads.
 
     Args:
         tx: The transaction.
-        outlook: From where.
+        outlook: The position.
         slots: The messages.
-        now: When.
+        now: The time, in microseconds since 1970.
     """
     view, name = outlook.view or MemoryView((), (), now), None if outlook.point is None else outlook.point.name
     whose = {"name": name, "anywhere": int(outlook.view is None), "keys": json.dumps(outlook.conversations)}
@@ -124,7 +128,7 @@ def said_from(tx: Transaction, outlook: SearchView, slots: Collection[int], now:
 
 
 def row_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
-    """The texts by which rows are found.
+    """Return the texts by which a search finds rows.
 
     Args:
         tx: The transaction.
@@ -137,13 +141,13 @@ def row_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ..
 def sighted(
     tx: Transaction, hits: Sequence[SearchHit], now: int, outlook: SearchView | None
 ) -> tuple[dict[int, Row], list[tuple[MemoryView | None, set[int]]]]:
-    """The rows that a search found, and which of them are seen from where.
+    """Return the rows that a search found, and which views show which of them.
 
     Args:
         tx: The transaction.
-        hits: What it found.
-        now: When.
-        outlook: From where it looks. Default: from nowhere in particular.
+        hits: The hits of the search.
+        now: The time, in microseconds since 1970.
+        outlook: The position it looks from. Default: `EVERYWHERE`.
 
     Returns:
         The rows by their numbers; and views, each with the numbers of the rows that it shows. None in place of a view
@@ -185,13 +189,13 @@ def sighted(
 def recollections_of(
     hits: Sequence[SearchHit], there: Mapping[int, Row], values: Mapping[int, tuple[str, Any]], kind: str | None = None
 ) -> dict[int, Recollection]:
-    """What hits are to the user, by the numbers of their documents.
+    """Return hits as `Recollection` objects, by the numbers of their documents.
 
     Args:
-        hits: What a search found.
+        hits: The hits of a search.
         there: The rows, by their numbers.
-        values: Of those that can be seen, what they say, and what they are to the user.
-        kind: What a user calls them. Default: as the index does.
+        values: The texts of the visible rows, and their values for the user.
+        kind: The user's name for their kind. Default: that of the index.
     """
     return {
         hit.document: Recollection(
@@ -221,14 +225,14 @@ SeenValues: TypeAlias = Callable[[MemoryView | None, list[MemoryVersion]], dict[
 def seen_recollections(
     tx: Transaction, hits: Sequence[SearchHit], now: int, outlook: SearchView | None, values_of: SeenValues
 ) -> dict[int, Recollection]:
-    """Return what hits are to the user, by the numbers of their documents, without those that cannot be seen.
+    """Return the visible hits as `Recollection` objects, by the numbers of their documents.
 
     Args:
         tx: The transaction.
-        hits: What a search found.
-        now: When.
-        outlook: From where it looks.
-        values_of: Returns what they say, and what they are to the user.
+        hits: The hits of a search.
+        now: The time, in microseconds since 1970.
+        outlook: The position it looks from.
+        values_of: Returns their texts, and their values for the user.
     """
     there, sights = sighted(tx, hits, now, outlook)
     values: dict[int, tuple[str, Any]] = {}
@@ -240,19 +244,19 @@ def seen_recollections(
 def reach_of(
     database: Database, namespace: Sequence[str] | None, config: Mapping[str, Any] | None, *, everything: bool = False
 ) -> tuple[SearchFilter, SearchView]:
-    """How far a search reaches, and from where it looks.
+    """Return the filter of a search, and the position it looks from.
 
     A namespace that is named is searched with all below it. Otherwise a run reaches its own, and of that what its
     thread sees, where memory follows the thread; a run of no scope reaches its thread alone.
 
     Args:
-        database: Where.
+        database: The database of the memory.
         namespace: Where to look. Default: where the run belongs, else the root.
         config: The run on whose behalf to look. Default: the one this is called in.
         everything: Whether to look wherever this memory leads.
 
     Raises:
-        InvalidInput: This cannot be a namespace, or none is told.
+        InvalidInput: The namespace is invalid or missing.
     """
     scopes = database.scopes
     given = config if config is not None else namespaces.running_config() if scopes.leads_here() else None
@@ -279,7 +283,10 @@ def reach_of(
 
 
 def running_turn(database: Database, given: Mapping[str, Any] | None) -> CurrentTurn | None:
-    """The newest turn of the conversation of a run; None outside of runs, and where the run has no conversation."""
+    """Return the newest turn of the conversation of a run.
+
+    None outside of runs, and where the run has no conversation.
+    """
     try:
         thread = thread_point(database, given or {})
         name = conversation_of_run(database, given) if thread.writable else None
@@ -295,7 +302,7 @@ def running_turn(database: Database, given: Mapping[str, Any] | None) -> Current
 
 
 MORE = 4
-"""So many times as much is asked for where something is left out of what was found."""
+"""The factor by which the limit grows when some of the hits are left out."""
 
 
 def found(
@@ -305,17 +312,17 @@ def found(
     limit: int,
     wanted: Callable[[MemoryVersion], bool] = lambda _: True,
 ) -> list[tuple[MemoryVersion, Recollection]]:
-    """Find what a memory shows; the caller makes it the step of a trace.
+    """Find things that a memory shows; the caller makes it the step of a trace.
 
     Args:
         ground: The memory.
-        kinds: What is looked for; of two kinds no two have the same key.
+        kinds: The kinds to find; no two of them share a key.
         query: Any text.
-        limit: Most hits.
-        wanted: Which of them count; the others do not take their places. Default: all.
+        limit: The greatest number of hits.
+        wanted: Returns whether a version counts; the others do not take a place. Default: all count.
 
     Returns:
-        Each with what the search says of it, the best first.
+        The versions with their hits, the best first.
     """
     if not limit:
         return []
@@ -342,7 +349,9 @@ def _named(tx: Transaction, view: MemoryView, kinds: Sequence[str], keys: Sequen
 
 
 def home_of(tx: Transaction, point: Standpoint) -> str:
-    """Return the path of the namespace of a standpoint. A config may name by its id alone a thread that has another.
+    """Return the path of the namespace of a standpoint.
+
+    A config may name by its id alone a thread that has another namespace.
 
     Args:
         tx: The transaction.
@@ -356,13 +365,13 @@ def home_of(tx: Transaction, point: Standpoint) -> str:
 
 
 def walls_around(tx: Transaction, point: Standpoint, view: MemoryView, kinds: Sequence[str]) -> SearchFilter:
-    """Return where that lies which is seen from a standpoint.
+    """Return the search filter for what is seen from a standpoint.
 
     Args:
         tx: The transaction.
         point: The standpoint.
-        view: What it shows.
-        kinds: What is looked for.
+        view: The view of the standpoint.
+        kinds: The kinds to find.
     """
     path = home_of(tx, point)
     return SearchFilter(path, path + "\x1f", kinds=tuple(kinds), conversations=families(tx, point, view))
@@ -373,7 +382,7 @@ _TEXT = InstanceOf[str]  # made once: pydantic takes each for another type; its 
 
 
 class SearchRequest(NamedTuple):
-    """What a search was asked for. The fields are arguments of `AgentMemory.search`, as they were given."""
+    """The request of a search, with the arguments of `AgentMemory.search` as given."""
 
     query: str
     namespace: Sequence[str] | None = None
@@ -392,11 +401,11 @@ class SearchRequest(NamedTuple):
 def sought(
     database: Database, asked: SearchRequest, config: Mapping[str, Any] | None, weights: Weights | None
 ) -> Search:
-    """What to look for and where.
+    """Check a search request, and return the search to run.
 
     Args:
-        database: Where.
-        asked: What was asked for.
+        database: The database of the memory.
+        asked: The request.
         config: The run on whose behalf to look. Default: the one this is called in.
         weights: How much each signal counts. Default: as measured, with vectors or without.
 

@@ -1,9 +1,9 @@
-"""What a checkpoint shows is decided when it is put: by the edge from its parent to it.
+"""The sealing of memory: a put decides what its checkpoint shows, by the edge from the parent.
 
-The saver seals, in the transaction that puts a checkpoint, what the tasks have written that led to *that* checkpoint:
-it gets a position on a branch, and the checkpoint that *place*. A checkpoint to which nothing was written shares its
-parent's place. Where something lies behind the parent's place already, a new branch begins there. So a fork is one row,
-and is made when something is first written behind a branch's end.
+In the transaction that puts a checkpoint, the saver seals the writes of the tasks that led to *that* checkpoint: they
+get a position on a branch, and the checkpoint gets that *place*. A checkpoint without such writes shares its parent's
+place. If something lies behind the parent's place already, a new branch begins there. So a fork is one row, and is
+made when something is first written from a place before a branch's end.
 
 A subgraph's checkpoints have places on branches of their own, each of which stands on the place of the checkpoint
 around it and on what the task around it had written when the subgraph began.
@@ -45,13 +45,13 @@ KIND = "thread"
 """The kind of a branch that a thread's memory lies on."""
 
 STALE = 24 * 3_600 * 1_000_000
-"""How long what a task wrote is kept whose checkpoint was never put, in microseconds: it may still be running."""
+"""How long a task's writes without a checkpoint are kept, in microseconds: the task may still be running."""
 
 _CONTROL = frozenset({"__error__", "__error_source_node__", "__interrupt__", "__resume__"})
 
 
 class ParentCheckpoint(NamedTuple):
-    """What a put has to know of the checkpoint before it.
+    """The fields of the parent checkpoint that a put needs.
 
     Attributes:
         step: The number of its step.
@@ -75,18 +75,18 @@ class CheckpointPut:
     """A checkpoint that is being put, and the head of its thread before that.
 
     Attributes:
-        at: Its thread, as it was asked for.
+        at: Its thread, as it was requested.
         thread: The row of the thread, with its line.
         ns: Its loop's name.
         parent: The id of the checkpoint before it.
         checkpoint: The checkpoint.
-        metadata: What LangGraph says about it.
-        configurable: What the config says.
+        metadata: LangGraph's metadata of it.
+        configurable: The configurable of the config.
         before: Reads the checkpoint before it.
         prefetched: The queries that were sent ahead.
-        now: When.
-        said: Reads the messages that it brings, or, with `everything`, all that it has and the one before had. None
-            where they are not recorded.
+        now: The time, in microseconds since 1970.
+        said: Reads the messages that it brings, or, with `everything`, all that it has and its parent had. None if
+            messages are not recorded.
         stored: Gets the ids of the messages that were stored.
         head: The newest other checkpoint; None where there is none.
         head_spot: Its place.
@@ -129,7 +129,7 @@ class CheckpointPut:
 
 
 class _SubgraphBase(NamedTuple):
-    """What a subgraph's branch stands on: the checkpoint around it, its place, and what was written beside that."""
+    """The base of a subgraph's branch: the checkpoint around it, its place, further writes."""
 
     checkpoint: str
     spot: Spot | None
@@ -140,18 +140,20 @@ _UNORDERED = _SubgraphBase("", None, {})
 """The base of a thread's own branch that begins with something older than what lies behind it."""
 
 
-# -- what tasks see and write ----------------------------------------------------------------------------------------
+# -- views and groups of tasks ----------------------------------------------------------------------------------------
 
 
 def look(
     tx: Transaction, runs: RunRegistry, configurable: Mapping[str, Any], at: ThreadKey, thread: Thread, checkpoint: str
 ) -> Prefetched:
-    """Ask for what a put has to know, and wait for nothing. Where it is a thread's own, that is held.
+    """Send the queries that a put needs, without waiting for their results.
+
+    A put of a thread's own graph also locks the thread.
 
     Args:
         tx: The transaction.
         runs: The runs of this process.
-        configurable: What the config says.
+        configurable: The configurable of the config.
         at: The thread.
         thread: Its row, with its line.
         checkpoint: The id of the checkpoint that is put.
@@ -181,7 +183,7 @@ def prepare(
         runs: The runs of this process.
         run: The run.
         ns: One of its loops.
-        beginnings: Where that began, as far as it was asked for.
+        beginnings: Queries of where that loop began, as far as they were sent ahead.
     """
     for loop, checkpoint in runs.unknown(run):
         found: Rows | None = beginnings.get(checkpoint) if beginnings and loop.ns == ns else None
@@ -208,10 +210,12 @@ def prepare(
 def view_of_task(
     tx: Transaction, runs: RunRegistry, configurable: Mapping[str, Any], at: ThreadKey
 ) -> tuple[GraphRun, TaskExecution, MemoryView]:
-    """What a task sees: its line, what the steps before it wrote, and its callers, and itself; not its siblings.
+    """Return the view of a task, with its run and its execution.
+
+    A task sees its line, and what the steps before it, its callers and the task itself wrote; not its siblings.
 
     Returns:
-        Its run, and which execution of it is asking, with what that sees.
+        The run, the execution that is asking, and its view.
 
     Raises:
         InvalidInput: The graph has another checkpointer.
@@ -232,8 +236,8 @@ def view_of_task(
 def group_for(tx: Transaction, runs: RunRegistry, run: GraphRun, execution: TaskExecution, now: int) -> int:
     """Return the group that an execution of a task writes to.
 
-    What former attempts of its own run wrote goes, and what runs left that have ended, or began a day ago. What another
-    run writes, or a task had written when it finished, stays: its own checkpoint may still be put.
+    Groups of former attempts of the same run are deleted, and groups of runs that have ended, or began a day ago.
+    Groups of other runs and of finished tasks stay: their own checkpoints may still be put.
 
     Raises:
         StepIsOver: Another execution has taken its place; or its checkpoint was put: what it wrote is part of a line,
@@ -265,16 +269,19 @@ def group_for(tx: Transaction, runs: RunRegistry, run: GraphRun, execution: Task
 
 
 def drop_group(tx: Transaction, group: int) -> None:
-    """Delete what a group wrote that lies nowhere."""
+    """Delete a group, with its rows that have no place on a branch."""
     memory_rows.discard(tx, query.rows_of_group(tx, group=group))
     query.delete_group(tx, group=group)
 
 
-# -- what the saver tells --------------------------------------------------------------------------------------------
+# -- reports of the saver --------------------------------------------------------------------------------------------
 
 
 def carry(tx: Transaction, runs: RunRegistry, run: GraphRun, loop: GraphLoop, task: GraphTask) -> None:
-    """Note what the task around a subgraph has written when that begins, up to which row, and what that keeps."""
+    """Note what the task around a subgraph has written when the subgraph begins.
+
+    Each group counts up to its last row. What the subgraph keeps of its own state is noted too.
+    """
     prepare(tx, runs, run)
     live = runs.around(run, loop, task)
     if live.groups or live.spots:
@@ -303,19 +310,19 @@ def finish(
     task_id: str,
     now: int,
 ) -> None:
-    """A task is handing in what it wrote to the channels: what it remembered is finished with it.
+    """Record that a task hands in its channel writes: its memory is finished with them.
 
-    Of two runs that execute a task at once LangGraph keeps the first result; so it is the first one's memory, too.
+    If two runs execute a task at the same time, LangGraph keeps the first result; so the first one's memory counts.
 
     Args:
         tx: The transaction.
         runs: The runs of this process.
-        configurable: What the config says.
+        configurable: The configurable of the config.
         at: The thread.
-        thread: The same as it was found, with its line.
+        thread: The row of the thread, with its line.
         writes: Channels and values.
         task_id: The task.
-        now: When.
+        now: The time, in microseconds since 1970.
     """
     run = runs.of(configurable, at)
     if run is None or task_id == "00000000-0000-0000-0000-000000000000":  # no task, but the input
@@ -341,15 +348,17 @@ def finish(
 
 
 def is_result(channels: Iterable[str]) -> bool:
-    """Whether what a task wrote to the channels is its result, and no error, question or answer."""
+    """Return whether a task wrote a result to the channels, not an error, question or answer."""
     return any(channel not in _CONTROL for channel in channels)
 
 
 def seal(tx: Transaction, runs: RunRegistry, put: CheckpointPut) -> Callable[[], None]:
-    """Give a checkpoint its place, and what led to it a position; where the head of its thread moves, so do marks.
+    """Give a checkpoint its place, and the groups that led to it a position.
+
+    If the head of its thread moves, the marks of what counts move too.
 
     Returns:
-        What is to be done when it is stored.
+        The function to call when the checkpoint is stored.
     """
     put.read_head()
     spot, remember = _sealed(tx, runs, put)
@@ -359,16 +368,16 @@ def seal(tx: Transaction, runs: RunRegistry, put: CheckpointPut) -> Callable[[],
 
 
 def move_marks(tx: Transaction, thread: int, before: Spot | None, after: Spot | None, now: int) -> None:
-    """Have what a thread wrote count if its new head shows it, and cease to if not.
+    """Make rows of a thread count if its new head shows them, and no longer count if not.
 
-    Only segments of branches that one of the two lines shows and the other does not are looked at.
+    Only segments of branches are read that one of the two lines shows and the other does not.
 
     Args:
         tx: The transaction.
         thread: The row of the thread.
         before: Where its head stood.
         after: Where it stands.
-        now: When.
+        now: The time, in microseconds since 1970.
     """
     if before == after:
         return
@@ -383,7 +392,9 @@ def move_marks(tx: Transaction, thread: int, before: Spot | None, after: Spot | 
 
 
 def author_row(tx: Transaction, thread: int) -> Row:
-    """Return the number of the author that a thread is, None if it is none yet, with its scope.
+    """Return the author of a thread as a row, with its scope.
+
+    The number is None if the thread is no author yet.
 
     Raises:
         BranchMoved: The thread was deleted meanwhile; the operation begins again.
@@ -395,7 +406,7 @@ def author_row(tx: Transaction, thread: int) -> Row:
 
 
 def author_of(tx: Transaction, thread: int) -> Author:
-    """The author that a thread is; made if need be."""
+    """Return the author of a thread; create it if missing."""
     row = author_row(tx, thread)
     made = [row] if row["id"] is not None else query.create_author(tx, thread=thread)
     if not made:
@@ -404,7 +415,7 @@ def author_of(tx: Transaction, thread: int) -> Author:
 
 
 def _sealed(tx: Transaction, runs: RunRegistry, put: CheckpointPut) -> tuple[Spot | None, Callable[[], None]]:
-    """`seal`, but for what the head's moving means. Gives the place too."""
+    """Do the work of `seal` except for moving marks. Return the place too."""
     run = runs.of(put.configurable, put.at)
     source = put.metadata.get("source")
     name = str(put.checkpoint["id"])
@@ -446,20 +457,20 @@ def _sealed(tx: Transaction, runs: RunRegistry, put: CheckpointPut) -> tuple[Spo
 
 
 def amend(tx: Transaction, thread: Thread, now: int) -> WriteTarget:
-    """Have the newest checkpoint of a thread stand behind what is about to be written from outside.
+    """Move the newest checkpoint of a thread behind a write that follows from outside.
 
-    A run that is under way may not see it; its next checkpoint does.
+    A run that is under way may not see the write; its next checkpoint does.
 
     Args:
         tx: The transaction.
         thread: The thread.
-        now: When.
+        now: The time, in microseconds since 1970.
 
     Returns:
-        Where to write.
+        The position to write to.
 
     Raises:
-        InvalidInput: It has no checkpoint.
+        InvalidInput: The thread has no checkpoint.
     """
     query.hold_thread(tx, thread=thread.id)
     found = [] if thread.line is None else query.latest_checkpoint(tx, line=thread.line)
@@ -476,13 +487,16 @@ def amend(tx: Transaction, thread: Thread, now: int) -> WriteTarget:
 
 
 def place_of(tx: Transaction, line: int, checkpoint: str) -> Spot | None:
-    """Where a checkpoint stands, if anything was ever remembered up to it."""
+    """Return the place of a checkpoint; None if nothing was remembered up to it."""
     found = query.place_of(tx, line=line, checkpoint=checkpoint)
     return (found[0]["branch_id"], found[0]["position"]) if found else None
 
 
 def time_of(checkpoint: str) -> int:
-    """When a checkpoint was made, in microseconds since 1970, as its id tells; 0 if it is no UUID of version 6."""
+    """Return when a checkpoint was made, in microseconds since 1970, from its id.
+
+    0 if the id is no UUID of version 6.
+    """
     try:
         number = int(checkpoint.replace("-", ""), 16)
     except ValueError:
@@ -497,7 +511,10 @@ def time_of(checkpoint: str) -> int:
 
 
 def _seal_outside(tx: Transaction, put: CheckpointPut, name: str, *, copied: bool) -> Spot | None:
-    """Give a checkpoint its place that no run puts, such as that of an update; a copy has the place of its twin."""
+    """Give its place to a checkpoint that no run puts, such as that of an update.
+
+    A copy has the place of its twin.
+    """
     if copied:
         versions = as_json(versions_of(dict(put.checkpoint)))
         twin = query.place_of_twin(tx, line=put.line, parent=put.parent, versions=versions, checkpoint=name)
@@ -521,7 +538,10 @@ def _seal_outside(tx: Transaction, put: CheckpointPut, name: str, *, copied: boo
 
 
 def _go_on(tx: Transaction, runs: RunRegistry, loop: GraphLoop, put: CheckpointPut) -> None:
-    """A run that went on where its base stopped seals what finished there before, though none of its tasks was seen."""
+    """Let a run that continues where its base stopped seal what finished there before.
+
+    The tasks that finished there need not be known to the run.
+    """
     if loop.base is None or loop.base in loop.steps:
         return
     step, versions = loop.step, loop.versions
@@ -580,10 +600,12 @@ def _around(
 def _stand(
     tx: Transaction, put: CheckpointPut, spot: Spot | None, around: _SubgraphBase | None, kept: Groups | None = None
 ) -> Spot | None:
-    """The place from which a checkpoint's memory goes on: for a subgraph, on a branch that stands where it stands.
+    """Return the place from which a checkpoint's memory continues.
 
-    A subgraph that keeps its state goes on from its own checkpoint, whatever that around it was then. So what it showed
-    there, and the new base does not, lies on its new branch once more.
+    For a subgraph, this is a place on a branch that stands where the subgraph stands.
+
+    A subgraph that keeps its state continues from its own checkpoint, whatever the checkpoint around it was then. So
+    what it showed there, and the new base does not, is added to its new branch.
     """
     if around is None:
         return spot
@@ -598,7 +620,10 @@ def _stand(
 
 
 def _unheld(tx: Transaction, spot: Spot, around: _SubgraphBase) -> Groups:
-    """Return the groups that a subgraph's place shows and a base does not, but not those of unfinished callers."""
+    """Return the groups that a subgraph's place shows and a base does not.
+
+    Groups of unfinished callers are left out.
+    """
     held = MemoryView((), (), 0) if around.spot is None else view_of(tx, *around.spot, 0)
     shown = view_of(tx, *spot, 0)
     there = dict(held.line)
@@ -612,7 +637,7 @@ def _unheld(tx: Transaction, spot: Spot, around: _SubgraphBase) -> Groups:
 def _advance(
     tx: Transaction, put: CheckpointPut, spot: Spot | None, groups: Groups, around: _SubgraphBase | None
 ) -> Spot | None:
-    """Seal groups behind a place, unless they lie on its line already.
+    """Seal groups behind a place, unless they are on its line already.
 
     Returns:
         The place behind them.
@@ -658,10 +683,10 @@ def _advance(
 
 
 def _record(tx: Transaction, put: CheckpointPut, spot: Spot | None) -> Spot | None:
-    """Seal the messages that a checkpoint brings behind a place; gives the place behind them.
+    """Seal the messages that a checkpoint brings behind a place; return the place after them.
 
-    Where a line shows no message yet, the thread was not recorded before: all that it has is. The same holds where a
-    message without an id says what was said before, to know for which time.
+    If a line shows no message yet, the thread was not recorded before, and all its messages are recorded. The same
+    holds if a message without an id repeats an earlier one, to count the repetitions.
     """
     if put.said is None:
         return spot
@@ -692,7 +717,10 @@ def _record(tx: Transaction, put: CheckpointPut, spot: Spot | None) -> Spot | No
 def _known(
     tx: Transaction, put: CheckpointPut, spot: Spot, messages: Mapping[str, RecordedMessage]
 ) -> dict[str, bytes | None]:
-    """The hashes of messages that the line behind a place shows, by their ids; and None where it shows any at all."""
+    """Return the hashes of messages that the line behind a place shows, by their ids.
+
+    The key None means that the line shows any message at all.
+    """
     if not messages or put.own is None:
         return {}
     rows = query.said_on(tx, branch=spot[0], position=spot[1], keys=json.dumps(list(messages)), author=put.own.id)
@@ -724,7 +752,7 @@ def _write_said(
 
 
 def _begin(tx: Transaction, path: str, thread: str, parent: Spot | None, now: int) -> int:
-    """Begin a branch of a thread, behind a place or anew."""
+    """Begin a branch of a thread, behind a place or without a parent."""
     at, position = parent or (None, None)
     [row] = query.begin_branch(tx, path=path, kind=KIND, thread=thread, parent=at, position=position, now=now)
     return int(row["id"])
@@ -759,13 +787,13 @@ def _base_of(tx: Transaction, branch: int) -> _SubgraphBase:
 
 
 def _line(tx: Transaction, spot: Spot | None) -> list[Spot]:
-    """The branches that lead to a place, the nearest first; none to no place."""
+    """Return the branches that lead to a place, nearest first; empty for no place."""
     found = () if spot is None else query.line_from(tx, branch=spot[0], position=spot[1], own=0)
     return [(row["branch_id"], row["up_to"]) for row in found]
 
 
 def _all_groups(tx: Transaction, live: LiveWrites) -> Groups:
-    """The groups that count, those that lie on the lines of subgraphs included."""
+    """Return the groups that count, including those on the lines of subgraphs."""
     groups = dict(live.groups)
     for spot in live.spots:
         line = _line(tx, spot)

@@ -1,8 +1,8 @@
 """The memory of a thread: in a task what the task can see, elsewhere what a checkpoint shows.
 
-Whole threads are copied without copying anything, and swept when checkpoints are gone: what can be seen from no
-remaining checkpoint, fork or subgraph is deleted. Nothing else is: a copy of a thread shares its branches, and keeps
-what it shows when the original is deleted. As a part of the database, the memory of whole namespaces is counted by its
+Copying a thread copies no rows. When checkpoints are removed, rows that no remaining checkpoint, fork or subgraph can
+see are deleted, and no others. A copy of a thread shares its branches, and keeps what it shows when the original is
+deleted. As a part of the database, the memory of whole namespaces is counted by its
 tables, verified, and erased, whatever state it is in.
 """
 
@@ -46,8 +46,8 @@ class ThreadPosition(NamedTuple):
     Attributes:
         runs: The runs of this process.
         at: The thread.
-        configurable: What the config says.
-        alone: Whether its own line alone is seen, and not what else counts in its scope. Default: no.
+        configurable: The configurable of the config.
+        alone: Whether only its own line is seen, without what else counts in its scope. Default: no.
         amends: Whether a person writes at its newest checkpoint, from outside. Default: only its tasks write.
     """
 
@@ -59,7 +59,7 @@ class ThreadPosition(NamedTuple):
 
     @property
     def follows(self) -> bool:
-        """Whether memory follows it: a task's graph may have another checkpointer."""
+        """True if memory follows the thread; the graph of a task may have another checkpointer."""
         return _TASK not in self.configurable or self.runs.knows(self.configurable, self.at)
 
     @property
@@ -74,11 +74,11 @@ class ThreadPosition(NamedTuple):
 
     @property
     def writable(self) -> bool:
-        """Whether it is a task, which can write."""
+        """True in a task, which can write."""
         return _TASK in self.configurable
 
     def view(self, tx: Transaction, now: int) -> MemoryView:
-        """What the task sees, or the checkpoint shows."""
+        """Return what the task sees, or what the checkpoint shows."""
         if _TASK in self.configurable:
             _, _, view = sealing.view_of_task(tx, self.runs, self.configurable, self.at)
             return self._in_scope(tx, view)
@@ -102,7 +102,7 @@ class ThreadPosition(NamedTuple):
     def _in_scope(
         self, tx: Transaction, view: MemoryView, before: int | None = None, path: str | None = None
     ) -> MemoryView:
-        """The same with what counts of others in its scope, now or up to a stamp."""
+        """Add to a view what counts of others in its scope, now or up to a stamp."""
         path = self.at.path if path is None else path
         if self.alone or not self.runs.scopes.shared(path):
             return view
@@ -113,7 +113,7 @@ class ThreadPosition(NamedTuple):
         return view._replace(scope=row["scope"], author=row["author"] or 0, before=before)
 
     def open(self, tx: Transaction, now: int) -> tuple[MemoryView, WriteTarget]:
-        """What the task sees, and the group that it writes to.
+        """Return what the task sees, and the group or position that it writes to.
 
         Raises:
             InvalidInput: This is no task: what a checkpoint shows does not change.
@@ -140,15 +140,15 @@ class ThreadPosition(NamedTuple):
 
 
 def amending(database: Database, name: str, path: str) -> ThreadPosition:
-    """A thread at whose newest checkpoint a person writes.
+    """Return the position of a thread at whose newest checkpoint a person writes.
 
     Args:
-        database: Where.
+        database: The database of the memory.
         name: The thread's id.
         path: The path of its namespace.
 
     Raises:
-        InvalidInput: It shares what it remembers with others, on whose branch "main" people write.
+        InvalidInput: The thread shares its memory with others; people write on their branch "main".
     """
     if database.scopes.shared(path):
         raise InvalidInput(
@@ -158,13 +158,13 @@ def amending(database: Database, name: str, path: str) -> ThreadPosition:
 
 
 def thread_point(database: Database, given: Any, *, alone: bool = False) -> ThreadPosition:
-    """The thread that something means which LangGraph hands out.
+    """Return the thread that a config or runtime of LangGraph names.
 
     Args:
-        database: Where.
+        database: The database of the memory.
         given: A config; a `Runtime` or `ToolRuntime`; None for the run this is called in. A config that names no
             checkpoint means, in a task of its thread, that task.
-        alone: Whether its own line alone is seen. Default: no.
+        alone: Whether only its own line is seen. Default: no.
 
     Raises:
         InvalidInput: It names no thread, or something that can be no id.
@@ -189,20 +189,22 @@ def thread_point(database: Database, given: Any, *, alone: bool = False) -> Thre
 
 
 def _config_of(given: Any) -> Any:
-    """The config that something is or has which LangGraph hands out; else that of the run this is called in."""
+    """Return a config as it is, or that of a LangGraph object; else that of the current run."""
     return given if isinstance(given, Mapping) else getattr(given, "config", None) or namespaces.running_config()
 
 
 def standpoint_of(
     database: Database, given: Any, namespace: Sequence[str] | None = None, *, alone: bool = False
 ) -> Standpoint:
-    """The branch or thread that is meant: one that is named; else the run's thread; else main of the namespace.
+    """Return the branch or thread that is named; else the run's thread; else "main".
+
+    The branch "main" is that of the namespace.
 
     Args:
-        database: Where.
-        given: The name of a branch, or what names a thread, see `thread_point`. Default: the run this is called in.
-        namespace: Whose it is. Another than the thread's means main of that, and so does any where nothing is given.
-        alone: Whether a thread's own line alone is seen. Default: no.
+        database: The database of the memory.
+        given: The name of a branch, or an object that names a thread, see `thread_point`. Default: the current run.
+        namespace: The namespace. One other than the thread's, or any if `given` is None, selects its branch "main".
+        alone: Whether only a thread's own line is seen. Default: no.
 
     Raises:
         InvalidInput: It names no thread and no namespace, or something that can be no id.
@@ -254,7 +256,10 @@ BATCH = 500
 
 
 class DeletedLines(NamedTuple):
-    """What a thread may leave behind: its branches with those before them, its groups, and its namespace's past."""
+    """The branches, groups and scope that a thread may leave behind.
+
+    The branches include those before them; the scope stands for its namespace's past.
+    """
 
     branches: list[int]
     groups: list[int]
@@ -262,9 +267,9 @@ class DeletedLines(NamedTuple):
 
 
 def copy(tx: Transaction, source: namespaces.ThreadKey, target: str, *, now: int) -> None:
-    """Copy a thread, with the places of what it remembers; both have the same branches until they differ.
+    """Copy a thread, with the places of its memory. Both share branches until they differ.
 
-    What was said is said in both: each has a conversation of its own, which stays when the other goes.
+    Messages belong to both: each thread has a conversation of its own, which stays when the other is deleted.
 
     Args:
         tx: The transaction.
@@ -288,7 +293,7 @@ def copy(tx: Transaction, source: namespaces.ThreadKey, target: str, *, now: int
 
 
 def movable_branches(tx: Transaction, thread: int, name: str) -> list[int]:
-    """Return the branches that move with a thread into another namespace; the thread is locked.
+    """Lock a thread; return the branches that move with it into another namespace.
 
     Args:
         tx: The transaction.
@@ -296,7 +301,7 @@ def movable_branches(tx: Transaction, thread: int, name: str) -> list[int]:
         name: Its id.
 
     Raises:
-        InvalidInput: It shares what it remembers with a copy.
+        InvalidInput: The thread shares its memory with a copy, or with the branch it was forked from.
     """
     query.hold_thread(tx, thread=thread)
     sealing.author_of(tx, thread)
@@ -317,19 +322,19 @@ def movable_branches(tx: Transaction, thread: int, name: str) -> list[int]:
 def delete(
     tx: Transaction, low: str, high: str, name: str | None, *, now: int = 0, scopes: namespaces.Scopes | None = None
 ) -> list[thread_lines.DeletedThread]:
-    """Delete threads with everything that belongs to them, and what they remembered.
+    """Delete threads with everything that belongs to them, and with their memory.
 
     Args:
         tx: The transaction.
         low: The first namespace path.
         high: Path after the last.
         name: The threads' id; None for all.
-        now: When. Needed only where something is kept.
+        now: The time, in microseconds since 1970. Needed only if something is kept.
         scopes: Which namespaces share their memory, and keep on their branch "main" what a thread taught. Default:
             nothing is kept.
 
     Returns:
-        Which were deleted.
+        The deleted threads.
 
     Raises:
         InvalidInput: Threads belong to users, several have one of this id, and nobody says whose is meant.
@@ -359,7 +364,10 @@ def delete(
 
 
 def _let_go(tx: Transaction, row: Row, *, quoted: bool) -> None:
-    """Have nothing count of a thread that is deleted, and keep nothing that quotes it, unless others see to that."""
+    """End the marks of a thread that is deleted: none of its memory counts any more.
+
+    Corrections that quote the thread are forgotten, unless `quoted`: then the caller forgets them.
+    """
     author = sealing.author_row(tx, row["id"])
     if author["id"] is not None:
         query.unmark(tx, author=author["id"], branch=0)
@@ -369,7 +377,10 @@ def _let_go(tx: Transaction, row: Row, *, quoted: bool) -> None:
 
 
 def _fold(tx: Transaction, at: namespaces.ThreadKey, now: int) -> list[Spot]:
-    """Give what counts of a thread to the branch "main" of its scope, with its author and stamps; gives where it is."""
+    """Give what counts of a thread to the branch "main" of its scope; return its places.
+
+    Rows keep their author and stamps.
+    """
     thread = find(tx, at)
     if thread is None or (spot := head_of(tx, thread.id)) is None:
         return []
@@ -390,7 +401,9 @@ def _fold(tx: Transaction, at: namespaces.ThreadKey, now: int) -> list[Spot]:
 
 
 def forget_authors(tx: Transaction, low: str, high: str, name: str) -> None:
-    """Take away what the threads of an id ever wrote, and taught others; what it hid on lines of copies stays hidden.
+    """Remove what the threads of an id ever wrote and taught others.
+
+    What it hid on lines of copies stays hidden.
 
     Args:
         tx: The transaction.
@@ -412,23 +425,25 @@ def forget_authors(tx: Transaction, low: str, high: str, name: str) -> None:
 
 
 def head_of(tx: Transaction, thread: int) -> Spot | None:
-    """Where the newest checkpoint of a thread stands."""
+    """Return the place of the newest checkpoint of a thread; None if it has none."""
     found = query.head_of(tx, thread=thread)
     return (found[0]["branch_id"], found[0]["position"]) if found and found[0]["branch_id"] is not None else None
 
 
 def delete_for_runs(tx: Transaction, runs: Sequence[str], low: str, high: str, *, now: int) -> int:
-    """Remove the checkpoints that some runs made, and what only they showed; what they wrote for others, too.
+    """Remove the checkpoints that some runs made, and what only they showed.
+
+    What the runs wrote for other checkpoints is removed too.
 
     Args:
         tx: The transaction.
         runs: The runs' ids.
         low: The first namespace path.
         high: Path after the last.
-        now: When.
+        now: The time, in microseconds since 1970.
 
     Returns:
-        How many checkpoints were removed.
+        The number of removed checkpoints.
     """
     wanted = {"runs": json.dumps(sorted(set(runs))), "low": low, "high": high}
     threads = query.threads_of_runs(tx, **wanted)
@@ -460,10 +475,10 @@ def prune(tx: Transaction, at: namespaces.ThreadKey, *, keep: int, now: int) -> 
         tx: The transaction.
         at: The thread; the empty path stands for the root.
         keep: How many of each line stay.
-        now: When.
+        now: The time, in microseconds since 1970.
 
     Returns:
-        How many were removed; when that is `whole.BATCH`, there are more.
+        The number of removed checkpoints; if it is `thread_lines.BATCH`, more are left.
     """
     thread = find(tx, at, exact=True)
     if thread is None:
@@ -476,12 +491,14 @@ def prune(tx: Transaction, at: namespaces.ThreadKey, *, keep: int, now: int) -> 
 
 
 def sweep(tx: Transaction, thread: int, now: int) -> None:
-    """Delete what the checkpoints of a thread show no more, and what tasks wrote long ago that no checkpoint will show.
+    """Delete what a thread's checkpoints no longer show, and old writes of its tasks.
+
+    Writes are old after a day (`STALE`) if no checkpoint will show them.
 
     Args:
         tx: The transaction.
         thread: The row of the thread.
-        now: When.
+        now: The time, in microseconds since 1970.
     """
     query.delete_stale_finished(tx, thread=thread, before=now - STALE)
     stale = query.stale_groups(tx, thread=thread, before=now - STALE)
@@ -492,7 +509,7 @@ def sweep(tx: Transaction, thread: int, now: int) -> None:
 
 
 def _held(tx: Transaction, thread: int) -> DeletedLines:
-    """What a thread has, before it is deleted or pruned."""
+    """Return what a thread has, before it is deleted or pruned."""
     own = query.branches_of_thread(tx, thread=thread)
     branches = query.branches_before(tx, ids=json.dumps([row["id"] for row in own]))
     groups = query.groups_of_thread(tx, thread=thread)  # of a copy, also groups of a thread that may be gone
@@ -501,7 +518,7 @@ def _held(tx: Transaction, thread: int) -> DeletedLines:
 
 
 def _sweep_all(tx: Transaction, left: Sequence[DeletedLines]) -> None:
-    """Delete what nobody can see any more of what threads had, and the groups of those that are gone."""
+    """Delete what nobody can see any more of some threads, and groups of deleted threads."""
     for each in left:
         _sweep(tx, each)
         found = query.groups_there(tx, ids=json.dumps(each.groups))
@@ -512,13 +529,13 @@ def _sweep_all(tx: Transaction, left: Sequence[DeletedLines]) -> None:
 
 
 def _sweep(tx: Transaction, left: DeletedLines) -> None:
-    """Delete what nobody can see any more on some branches."""
+    """Delete the rows on some branches that nobody can see any more."""
     branches = left.branches
     while branches:
         while page := query.unheld_memory(tx, ids=json.dumps(branches), limit=BATCH):
             memory_rows.discard(tx, page)
             copied = [row["origin"] for row in page if row["origin"] is not None]
-            if copied:  # what was kept for its copies may be needed no more
+            if copied:  # originals that were kept for these copies may be needed no more
                 found = query.branches_of(tx, ids=json.dumps(copied))
                 branches = [*branches, *({row["id"] for row in found} - {*branches})]
         idle = {row["id"] for row in query.idle_branches(tx, ids=json.dumps(branches))}
@@ -530,7 +547,7 @@ def _sweep(tx: Transaction, left: DeletedLines) -> None:
 
 
 def _sweep_main(tx: Transaction, scope: int) -> None:
-    """Delete what ended on the branch "main" of a namespace and no checkpoint there shows any more."""
+    """Delete rows that ended on a namespace's branch "main" and no checkpoint shows."""
     while page := query.superseded_memory(tx, scope=scope, limit=BATCH):
         memory_rows.discard(tx, page)
 
@@ -545,7 +562,9 @@ def _drop(tx: Transaction, groups: Sequence[int]) -> None:
 
 
 def erase_branches(tx: Transaction, low: str, high: str) -> int:
-    """Delete the branches of some namespaces with all that lies on them, after their threads are gone.
+    """Delete the branches of some namespaces with all rows on them.
+
+    The threads of the namespaces must be deleted already.
 
     Groups that belong to nobody, which only an accident leaves, go with any erasure.
 
@@ -555,7 +574,7 @@ def erase_branches(tx: Transaction, low: str, high: str) -> int:
         high: Path after the last.
 
     Returns:
-        How many named branches there were.
+        The number of named branches that were deleted.
     """
     found = query.remembering_branches(tx, low=low, high=high)
     ids = json.dumps([row["id"] for row in found])
@@ -574,7 +593,7 @@ def erase_branches(tx: Transaction, low: str, high: str) -> int:
 
 
 def _erase(tx: Transaction, erasure: Erasure) -> None:
-    """Delete threads with what they remembered, branches, and what was learned from what is erased."""
+    """Delete threads and branches with their memory, and what was learned from them."""
     low, high, name = erasure.low, erasure.high, erasure.name
     [before] = query.memory_total(tx, last=None)
     if name is not None:
