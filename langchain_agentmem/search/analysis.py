@@ -6,11 +6,9 @@ into overlapping pairs of characters; Korean words are kept and cut as well, sin
 stemmer is English, for words of plain letters; it does the same to every text and to every query, so other languages
 lose nothing by it. `docs/languages.md` lists how well each of them works.
 
-What ranking knows of English, in one place to replace.
-
-Nearly everything here is English only: stop words, irregular forms, what a question asks for and what a message tells.
-A text in another language does without: a few words may coincide, a "?" counts everywhere, and digits do too, but
-little else is found and nothing depends on it. No rule knows a name.
+The module also holds ranking's knowledge of English, in one replaceable place. Stop words, irregular forms, kinds of
+answer and features of messages are English only. For texts in other languages, only "?", digits and a few coincidental
+words are found, and nothing depends on them. No rule contains a name.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ _TIME_WORDS, _NUMBER_WORDS, _FIRST_PERSON = (
 
 @cache
 def _patterns(name: str) -> dict[str, re.Pattern[str]]:
-    """The patterns of one table by name; each of their lines is another way to say it."""
+    """Return the compiled patterns of one table by name; each of its lines is an alternative."""
     asking = "|".join(_ENGLISH["asking"].splitlines())
     return {
         each: re.compile("|".join(lines.splitlines()).replace("ASKING", asking))
@@ -55,16 +53,18 @@ def _patterns(name: str) -> dict[str, re.Pattern[str]]:
 _SAID_WITH = {name: tuple(words.split("|")) for name, words in _ENGLISH["said_with"].items()}
 _ANY = ("",)  # which is in every text
 LONGEST_QUESTION = 1_000
-"""Characters of a question that are looked at."""
+"""Maximum characters of a question to analyze."""
 _LONGEST_SAYING = 3_000  # characters of a message in which people are looked for to say something of themselves
 
 
 def as_spoken(question: str, names: Collection[str]) -> str:
-    """A question about somebody as that person would speak: what people say of themselves names nobody.
+    """Rewrite a question about a person in the first person.
+
+    People do not use their own names when they speak of themselves.
 
     Args:
         question: The question.
-        names: The words by which it names them.
+        names: The words by which the question names the person.
     """
     for name in names:
         question = re.sub(rf"\b{re.escape(name)}['\u2019]s\b", "my", question, flags=re.IGNORECASE)
@@ -73,7 +73,9 @@ def as_spoken(question: str, names: Collection[str]) -> str:
 
 
 def asks_for(question: str) -> frozenset[str]:
-    """What would answer a question. English only, but for "reply", which is known of German and Chinese too.
+    """Return the kinds of answer that a question asks for.
+
+    English only, except "reply", which is recognized in German and Chinese too.
 
     Args:
         question: Anything; no text is invalid.
@@ -87,13 +89,14 @@ def asks_for(question: str) -> frozenset[str]:
 
 
 def says(text: str) -> frozenset[str]:
-    """What people say of themselves in a message. English only.
+    """Return what the author of a message says about themselves. English only.
 
     Args:
-        text: Anything; no text is invalid. Its first 3,000 characters are looked at.
+        text: Anything; no text is invalid. Only its first 3,000 characters are analyzed.
 
     Returns:
-        Any of "standing wish" (how they want it always), "preference" and "introduction" (it begins with themselves).
+        Any of "standing wish" (what the author always wants), "preference" and "introduction" (the message begins with
+        the author).
     """
     return _matching(_patterns("says"), text[:_LONGEST_SAYING])
 
@@ -131,7 +134,9 @@ _PROPER_NOUN = re.compile(
 
 
 def tells(text: str) -> frozenset[str]:
-    """What a message tells, in the words of `asks_for` and a few more. English only, but for question marks and digits.
+    """Return the features of a message, in the words of `asks_for` and a few more.
+
+    English only, except for question marks and digits.
 
     Args:
         text: Anything; no text is invalid. Takes linear time.
@@ -160,12 +165,12 @@ def tells(text: str) -> frozenset[str]:
 
 
 VERSION = crc32(f"3 {unicodedata.unidata_version} {version('snowballstemmer')}".encode())
-"""Changes whenever the same text may give other terms or features, so with this module, Python's
-Unicode tables and the stemmer. A database that was indexed by another version is indexed anew."""
+"""A number that changes whenever the same text may result in other terms or features: with this module, Python's
+Unicode tables and the stemmer. A database that another version indexed is indexed again."""
 
 LONGEST_TERM = 64
 LONGEST_TEXT = 100_000
-"""Characters of one message that are indexed. What lies beyond is kept, not searched."""
+"""Maximum characters of a message to index. Characters beyond it are stored, but not searchable."""
 MOST_BYTES = 1_000_000
 """Bytes of different terms that are indexed of one message, each with `TERM_BYTES` more for its scope. PostgreSQL's
 `array_to_tsvector` silently garbles what is beyond 1 MB."""
@@ -187,7 +192,7 @@ _WORD = 4  # characters that a word of Thai or a compound of Chinese has
 _PHRASE = re.compile(r'"([^"]{0,200})"|“([^”]{0,200})”|«([^»]{0,200})»')
 
 FEATURES = ("question", "first person", "time", "number", "proper noun", *_ENGLISH["says"])
-"""What is kept of a text beside its terms: each is one bit, in this order."""
+"""The features of a text that are stored next to its terms. Each is one bit, in this order."""
 _BITS = {name: 1 << bit for bit, name in enumerate(FEATURES)}
 
 _TYPED = str.maketrans(_LETTERS["typed"])
@@ -196,7 +201,9 @@ _MOST_FOLDED = 50_000
 
 
 class _FoldingTable(dict[int, str]):
-    """A table for `str.translate` that maps characters to their form in terms, and separators to a space.
+    """A table for `str.translate` that maps characters to their form in terms.
+
+    Separators become a space.
 
     It is filled lazily, up to `_MOST_FOLDED` characters, so that hostile texts cannot make it large.
     """
@@ -228,7 +235,7 @@ def _fold_character(character: str, category: str) -> str:
 
 
 def _carries_meaning(mark: str, name: str) -> bool:
-    """Return true if a text without this combining mark means something else, as without a vowel sign of Hindi."""
+    """Return true if a combining mark changes a text's meaning, as Hindi vowel signs do."""
     if name.endswith("NUKTA") or "VARIATION SELECTOR" in name or "JOINER" in name:
         return False
     kind = unicodedata.combining(mark)
@@ -243,8 +250,8 @@ class AnalyzedText(NamedTuple):
 
     Attributes:
         terms: Its terms in order, repeats included.
-        length: How many words it has; of a script without spaces, two characters count as one.
-        features: Which of `FEATURES` it has, as bits.
+        length: The number of words. In a script without spaces, two characters count as one word.
+        features: The features of `FEATURES` that the text has, as bits.
     """
 
     terms: list[str]
@@ -256,13 +263,13 @@ class AnalyzedQuery(NamedTuple):
     """A query as it is asked.
 
     Attributes:
-        text: As it was given.
-        words: Its different words before they were reduced, with the term that each became.
-        terms: The different terms to look for: without stop words, unless nothing else is there.
+        text: The query's original text.
+        words: Its distinct words before stemming, with the term of each.
+        terms: The distinct terms to search for. Stop words are left out unless there are no other words.
         spellings: The terms among them that spell another one otherwise (ue for ü), each with that one.
-        phrases: What stands in quotation marks, each as its terms.
-        asks_for: The kinds of answer that it asks for.
-        look_up: Whether it is one word, which somebody looks up.
+        phrases: The phrases in quotation marks, each as its terms.
+        asks_for: The kinds of answer that the query asks for.
+        look_up: True if the query is one word to look up.
         now: The time, in microseconds since 1970.
     """
 
@@ -277,11 +284,12 @@ class AnalyzedQuery(NamedTuple):
 
 
 def analysed(text: str, role: str | None = None) -> AnalyzedText:
-    """What is indexed of a text.
+    """Analyze a text for the index.
 
     Args:
         text: Anything; no text is invalid.
-        role: Who said it, as models name it. What only people say is looked for in what a "user" said.
+        role: The author's role, as models name it. Features that only people's texts have are detected for "user"
+            alone.
     """
     runs = _split(text)
     told = tells(text[:LONGEST_TEXT]) | (says(text) if role == USER else frozenset())
@@ -290,7 +298,7 @@ def analysed(text: str, role: str | None = None) -> AnalyzedText:
 
 
 def _length(runs: Sequence[str]) -> int:
-    """Count the words: two characters of a script without spaces are one, and emoji are none."""
+    """Count words. Two characters of a script without spaces count as one, emoji as none."""
     halves = 0
     for run in runs:
         if run[0] < _FIRST_UNSPACED or not _APART.match(run) or _HANGUL_START.match(run):
@@ -301,7 +309,10 @@ def _length(runs: Sequence[str]) -> int:
 
 
 def different(terms: Sequence[str]) -> list[str]:
-    """The different terms that are indexed, in the order of the text: all, unless there are very many."""
+    """Return the distinct terms to index, in text order.
+
+    Terms beyond `MOST_BYTES` are left out.
+    """
     found = list(dict.fromkeys(terms))
     if len(found) * (4 * LONGEST_TERM + TERM_BYTES) > MOST_BYTES:
         sizes = accumulate(len(term.encode()) + TERM_BYTES for term in found)
@@ -310,7 +321,7 @@ def different(terms: Sequence[str]) -> list[str]:
 
 
 def terms(text: str) -> list[str]:
-    """The terms of a text, in order, repeats included.
+    """Return the terms of a text in order, repeats included.
 
     Args:
         text: Anything; no text is invalid.
@@ -319,10 +330,10 @@ def terms(text: str) -> list[str]:
 
 
 def question(text: str, now: int = 0) -> AnalyzedQuery:
-    """What a query asks for.
+    """Analyze a query.
 
     Args:
-        text: What a person or agent asks; no text is invalid.
+        text: The query of a person or agent; no text is invalid.
         now: The time, in microseconds since 1970. Needed only for a search.
     """
     words = list(dict.fromkeys(_query_words(text)))
@@ -336,12 +347,18 @@ def question(text: str, now: int = 0) -> AnalyzedQuery:
 
 
 def names(text: str) -> list[str]:
-    """The words by which a speaker may be named in a query, as `AnalyzedQuery.words` has them: few, as names are."""
+    """Return the first `MOST_NAMES` words by which a query may name a speaker.
+
+    The words have the form of `AnalyzedQuery.words`.
+    """
     return list(dict.fromkeys(_query_words(text)))[:MOST_NAMES]
 
 
 def _is_one_word(text: str) -> bool:
-    """Whether a query is one word besides stop words; of a script without spaces, so few characters."""
+    """Return true if a query is one word besides stop words.
+
+    A word of a script without spaces has at most `_WORD` characters.
+    """
     runs = [run for run in _split(text) if run not in STOP_WORDS]
     return len(runs) <= 1 and not any(_UNSPACED_START.match(run) and len(run) > _WORD for run in runs)
 
@@ -355,7 +372,7 @@ def _stem(word: str) -> str:
 
 @cache
 def terms_of(name: str) -> frozenset[str]:
-    """The terms of one list of words.
+    """Return the terms of one list of words.
 
     Args:
         name: "stop_words", function words; "talk_words", of questions about the talk itself; "changes", by which
@@ -379,7 +396,10 @@ def _split(text: str) -> list[str]:
 
 
 def _index_words(text: str, runs: list[str]) -> list[str]:
-    """Return the words to index: those of the text in order, then first syllables of Korean and other spellings."""
+    """Return the words to index.
+
+    The words of the text come first, in order, then first syllables of Korean words and other spellings.
+    """
     if text.isascii():
         return runs
     found = _cut(runs, _pairs_and_characters)
@@ -415,7 +435,10 @@ def _ambiguous_words(text: str) -> list[str]:
 
 
 def _cut(runs: list[str], unspaced: Callable[[str], list[str]]) -> list[str]:
-    """Cut scripts without spaces; words of Korean and Hebrew, to which others are attached, are kept and cut."""
+    """Cut runs of scripts without spaces.
+
+    Korean and Hebrew words, to which other words are attached, are kept and also cut.
+    """
     if max(runs, default="") < _FIRST_HEBREW:
         return runs
     found: list[str] = []
@@ -436,5 +459,8 @@ def _pairs(run: str) -> list[str]:
 
 
 def _pairs_and_characters(run: str) -> list[str]:
-    """What is indexed: the characters too, so that a query of one finds them."""
+    """Return the characters and pairs of a run.
+
+    The index holds single characters too, so that a query of one character finds them.
+    """
     return [run] if len(run) == 1 else [*run, *_pairs(run)]

@@ -1,15 +1,15 @@
-"""Which times a text names, so that what was said then can be ranked higher.
+"""The times that a text names, so that ranking can favour documents of these times.
 
 Words and patterns stand in `dates.yaml`. A text becomes a string of kinds, one character for each word, number or mark.
-One expression finds times in it ("last week", "3 May"), and puts a time where their words were; a second puts these
-together ("between A and B", "two weeks before A"). Both take linear time. To teach another time, add a pattern there,
-and a function here if none reads it.
+One expression finds times in it ("last week", "3 May") and replaces their words with a time. A second one combines
+these times ("between A and B", "two weeks before A"). Both take linear time. To support another time, add a pattern to
+that file, and a function to this module if none reads it.
 
-All is in UTC. What a text leaves open is read as someone does who looks back: "in May" and "8 May" are the latest that
-have begun, "Monday" the latest Monday, today included, and "last Monday" one before today. Weeks begin on Monday,
-seasons are those of the northern half, and winter 2022 begins in December 2022. "Two weeks ago" is as long as its unit,
-around that day. "Since A" lasts until now. After, before, until and by A are open, and what a search wants is near A:
-they reach a week from it, or as long as A itself if that is more. "Recently" names no time, so it finds none.
+All times are in UTC. Ambiguous times refer to the past: "in May" and "8 May" are the latest that have begun, "Monday"
+the latest Monday, today included, and "last Monday" one before today. Weeks begin on Monday, seasons are those of the
+northern half, and winter 2022 begins in December 2022. "Two weeks ago" is one unit long, around that day. "Since A"
+lasts until now. "After", "before", "until" and "by A" are open, and a search wants documents near A. They reach a week
+from A, or the length of A if that is more. "Recently" names no time, so it finds none.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import NamedTuple, TypeAlias
 from langchain_agentmem.base.data_tables import data_table
 
 LONGEST = 1_000
-"""Characters of a text that are looked at."""
+"""Maximum characters of a text to read."""
 
 _MINUTE = 60 * 1_000_000
 _DAY = 24 * 60 * _MINUTE
@@ -43,9 +43,9 @@ class TimeSpan(NamedTuple):
     """A time that a text names.
 
     Attributes:
-        start: Its first microsecond since 1970, UTC.
+        start: The first microsecond of the time, since 1970, UTC.
         end: The first microsecond after it.
-        words: The words that said so, in Unicode's form NFKC.
+        words: The words that name the time, in Unicode's form NFKC.
     """
 
     start: int
@@ -54,7 +54,10 @@ class TimeSpan(NamedTuple):
 
 
 class _Time(NamedTuple):
-    """From its first microsecond to the first after it, and the same in other years if no year was said."""
+    """A span of time, with the same span in other years if the text names no year.
+
+    `start` is its first microsecond, `end` the first one after it.
+    """
 
     start: int
     end: int
@@ -62,11 +65,14 @@ class _Time(NamedTuple):
 
 
 _Yearly: TypeAlias = Callable[[int], _Time]
-"""What comes around every year: its time in a given year, or ValueError where that year has none."""
+"""A function that returns the time of a yearly event in a given year. ValueError means that the year has none."""
 
 
 class _Token(NamedTuple):
-    """A word, number or mark of a text: its kind, what it stands for, and where it stands; or a time in their place."""
+    """A word, number or mark of a text, or the time that replaces some of these.
+
+    It has a kind, a value, and a position in the text.
+    """
 
     kind: str
     value: int
@@ -76,13 +82,13 @@ class _Token(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """What `dates.yaml` holds.
+    """The contents of `dates.yaml`.
 
     Attributes:
-        words: The kind of each word and what it stands for.
+        words: The kind and the value of each word.
         letters: The character of each kind.
-        token: What a text is made of.
-        passes: What finds times, and what puts them together.
+        token: The pattern of a token.
+        passes: The pattern that finds times, and the pattern that combines them.
     """
 
     words: dict[str, tuple[str, int]]
@@ -117,14 +123,14 @@ def _table() -> _Table:
 
 
 def spans(text: str, now: int) -> list[TimeSpan]:
-    """Every time that a text names, in the order of the text.
+    """Return every time that a text names, in the order of the text.
 
     Args:
         text: Anything; no text is invalid. The first 1,000 characters are read.
-        now: The time that "yesterday" is meant from, in microseconds since 1970, UTC.
+        now: The time that "yesterday" refers to, in microseconds since 1970, UTC.
 
     Returns:
-        One span for each, none that begins before 1900 or ends after 2200.
+        One span for each time. Spans that begin before 1900 or end after 2200 are left out.
     """
     if len(text) > LONGEST:
         text = " ".join(text[:LONGEST].rsplit(None, 1)[:1])  # not a part of a number
@@ -155,7 +161,7 @@ def _tokens(text: str) -> list[_Token]:
 
 
 def _with_times(tokens: list[_Token], pattern: re.Pattern[str], now: int) -> list[_Token]:
-    """The tokens, with times in place of those that a pattern finds."""
+    """Replace the tokens that a pattern matches with times."""
     letters = _table().letters
     read, at = list[_Token](), 0
     for match in pattern.finditer("".join(letters.get(each.kind, each.kind) for each in tokens)):
@@ -171,12 +177,15 @@ def _with_times(tokens: list[_Token], pattern: re.Pattern[str], now: int) -> lis
 
 
 def _values(said: Sequence[_Token], *kinds: str) -> list[int]:
-    """What the tokens of some kinds stand for, in their order. "unit" is every kind whose name begins so."""
+    """Return the values of the tokens of some kinds, in order.
+
+    Each kind is a prefix: "unit" matches every kind whose name begins with it.
+    """
     return [each.value for each in said if each.kind.startswith(kinds)]
 
 
 def _many(said: Sequence[_Token]) -> tuple[int, int]:
-    """The least and the most that is meant."""
+    """Return the lowest and the highest count that the tokens can mean."""
     count = [1, *_values(said, "number", "other", "count")][-1]
     return (2, 5) if count < 0 else (count, count)
 
@@ -198,20 +207,23 @@ def _day(moment: int, offset: int = 0) -> _Time:
 
 
 def _months(year: int, month: int, count: int) -> _Time:
-    """So many months; one beyond December is of a later year, one below January of an earlier."""
+    """Return a span of months. Months beyond December or below January change the year."""
     first, after = (date(year + (each - 1) // 12, (each - 1) % 12 + 1, 1) for each in (month, month + count))
     return _Time(_days(first, first).start, _days(after, after).start)
 
 
 def _yearly(months: Sequence[int], days: Sequence[int]) -> _Yearly:
-    """Days of a month, or from one month to another."""
+    """Return a function from a year to days of a month, or to a range of months."""
     if days:
         return lambda year: _days(date(year, months[0], days[0]), date(year, months[0], days[-1]))
     return lambda year: _months(year, date(year, months[0], 1).month, (months[-1] - months[0]) % 12 + 1)
 
 
 def _near(at: _Yearly, now: int) -> list[_Time]:
-    """What comes around every year, in the years around now; 29 February may be eight years away."""
+    """Return the yearly times of the 8 years before and after now.
+
+    The next 29 February may be eight years away.
+    """
     times = []
     for year in range(_date_at(now).year - 8, _date_at(now).year + 9):
         with suppress(ValueError):
@@ -228,12 +240,12 @@ def _following(at: _Yearly, now: int) -> _Time | None:
 
 
 def _weekday_by(moment: int, weekday: int) -> _Time:
-    """The latest such day of the week that has begun."""
+    """Return the latest given day of the week that has begun."""
     return _day(moment, -((_date_at(moment).weekday() - weekday) % 7))
 
 
 def _unit_around(now: int, unit: int, offset: int) -> _Time:
-    """A whole week, weekend, month, quarter or year: this one, or so many later."""
+    """Return the week, weekend, month, quarter or year `offset` units after the current one."""
     today = _date_at(now)
     if count := _MONTHS.get(unit):
         return _months(today.year, (today.month - 1) // count * count + 1 + count * offset, count)
@@ -242,7 +254,10 @@ def _unit_around(now: int, unit: int, offset: int) -> _Time:
 
 
 def _shifted(moment: int, unit: int, count: int) -> int:
-    """The beginning of the day so many units away, on the same day of the month where it exists; of hours no day's."""
+    """Return the start of the day `count` units away.
+
+    Months keep the day of the month where it exists. Units shorter than a day move the exact time.
+    """
     if unit == _WEEKEND:
         return _unit_around(moment, unit, count).start
     if months := _MONTHS.get(unit):
@@ -253,7 +268,7 @@ def _shifted(moment: int, unit: int, count: int) -> int:
 
 
 def _around(moment: int, unit: int, low: int, high: int) -> _Time:
-    """So many units from a moment, as long as the unit; negative before it."""
+    """Return a span around the moments `low` to `high` units away; negative means before."""
     length = unit * _MINUTE
     half, day = (length // _DAY // 2 * _DAY, _DAY) if length >= _DAY else (length // 2, 0)
     return _Time(_shifted(moment, unit, low) - half, _shifted(moment, unit, high) + half + day)
@@ -280,7 +295,7 @@ def _calendar(said: Sequence[_Token], now: int) -> _Time | None:
 
 
 def _in_a_year(at: _Yearly, said: Sequence[_Token], now: int) -> _Time | None:
-    """In the year that was said, or the latest that has begun."""
+    """Return a yearly time in the stated year, else the latest that has begun."""
     year, direction = _values(said, "year"), _values(said, "direction")
     if year or _values(said, "unit") or direction == [0]:
         return at(year[0] if year else _date_at(now).year + direction[-1])
@@ -332,7 +347,7 @@ def _times(said: Sequence[_Token]) -> list[_Time]:
 
 
 def _between(said: Sequence[_Token], _now: int) -> _Time:
-    """From the first to the end of the second; a year said of one holds for both."""
+    """Return the span from one time to the end of another; a year of one holds for both."""
     first, last = _times(said)
     if first.yearly and not last.yearly:
         first = _latest(first.yearly, last.start) or first
@@ -342,7 +357,10 @@ def _between(said: Sequence[_Token], _now: int) -> _Time:
 
 
 def _beside(said: Sequence[_Token], _now: int) -> _Time:
-    """So long before or after a time: a whole unit next to it, or a unit around the day that far away."""
+    """Return a time before or after another one.
+
+    It is a whole unit next to that time, or a unit around the day at the stated distance.
+    """
     [(start, end, _)], before = _times(said), _values(said, "before") != []
     if weekday := _values(said, "weekday"):
         return _weekday_by(start - 1 if before else end - 1 + 7 * _DAY, weekday[0])
@@ -356,13 +374,13 @@ def _beside(said: Sequence[_Token], _now: int) -> _Time:
 
 
 def _within(said: Sequence[_Token], _now: int) -> _Time | None:
-    """The week or weekend of a day."""
+    """Return the week or weekend that contains a day."""
     [(start, end, _)] = _times(said)
     return _unit_around(start, said[0].value, 0) if end - start == _DAY else None
 
 
 def _open(said: Sequence[_Token], now: int) -> _Time:
-    """Since, after, before, until or by a time."""
+    """Return the span since, after, before, until or by a time."""
     [(start, end, _)] = _times(said)
     reach = max(7 * _DAY, end - start)
     since = (start, max(end, now + 1))

@@ -1,10 +1,10 @@
-"""One search over everything that can be found: candidates from the index, ranked and explained.
+"""One search over all searchable documents: candidates from the index, ranked and explained.
 
     ask (pure) → where to look → where the terms stand → a first look → the candidates and their neighbours → ranking
 
-What a search costs follows the namespaces that it looks in. Of a term that stands in very many documents there, only
-some are looked at: the newest, and those that hold other terms of the question too. Scores compare within one search
-only, and how rare a term is, is judged within the walls, so that no score tells of another tenant's texts.
+The cost of a search depends on the namespaces that it reads. For a term in very many documents, a search reads only the
+newest ones and those that hold other terms of the question too. Scores are comparable within one search only. The
+rarity of a term is computed within the search filter, so that no score reveals another tenant's texts.
 """
 
 from __future__ import annotations
@@ -46,26 +46,26 @@ from langchain_agentmem.storage.transaction import Rows
 from langchain_agentmem.tracing import Thunk, documents
 
 CANDIDATES = 80
-"""Documents of the first look. Their neighbours are candidates too."""
+"""The number of documents in the first selection. Their neighbours are candidates too."""
 MOST_POSTINGS = 2_000
-"""Documents that are looked at for one term in one range of the index."""
+"""Maximum documents to read for one term in one range of the index."""
 MOST_REPEATS = 64
-"""Documents that are read to see whether they say just what is asked: the last ones."""
+"""Maximum documents, the last ones, to compare with the question's text."""
 MOST_DATED = 300
-"""Candidates for having been said at the right time."""
+"""Maximum candidates for each time that the question names."""
 MORE = 5
-"""So many times the hits that were asked for are read, where reading them may change their order."""
+"""The factor by which more hits than requested are read, where reading them may change their order."""
 _DAY = 86_400_000_000
 _SCOPE_BITS = PLACE_BITS + SERIES_BITS
 
 MemoryKind: TypeAlias = Literal["message", "fact", "item", "event", "record", "audit"]
-"""What a search finds, as a user calls it."""
+"""The public names of the kinds of results."""
 
 RELATED_KINDS = frozenset({"message", "nested_message", "event", "thread_post"})
-"""The kinds whose documents are neighbours of each other; items that were stored one after the other are not."""
+"""The kinds whose documents are neighbours of each other. Items that were stored one after the other are not."""
 
 MOST_RANGES = 64
-"""Ranges of the index that one search looks through before it takes neighbours that it must leave out again."""
+"""Maximum ranges of the index in one search. Beyond it, the search reads unwanted kinds too and filters them out."""
 _NO_FILTERS = {"choosy": 0, "roles": None, "before": None, "after": None}
 
 Range = tuple[int, int]
@@ -73,19 +73,19 @@ Postings = dict[str, set[int]]
 
 
 class SearchFilter(NamedTuple):
-    """Within which a search stays.
+    """The conditions that restrict a search.
 
     Attributes:
         low: First namespace path.
         high: Path after the last.
         kinds: Only these kinds, or None for all.
         conversations: The ids of conversations, threads or branches, or None for all.
-        roles: Only what these roles said, or None for all.
-        before: Only what was said before, in microseconds since 1970, or None.
-        after: Only what was said then or later, or None.
-        trusted: Only what comes from these sources alone, or None for all.
-        ignored: Documents that count as if they were not there: what the model that asks is shown anyway. None outside
-            of runs, where nobody knows it.
+        roles: Only documents of these roles, or None for all.
+        before: Only documents from before this time, in microseconds since 1970, or None.
+        after: Only documents from this time or later, or None.
+        trusted: Only results from these sources, or None for all.
+        ignored: Documents to ignore completely, since the model that asks sees them anyway. None outside of runs, where
+            they are unknown.
     """
 
     low: str
@@ -99,35 +99,35 @@ class SearchFilter(NamedTuple):
     ignored: frozenset[int] | None = None
 
     def hold(self, found: Recollection) -> bool:
-        """Whether something lies in these namespaces and conversations."""
+        """Return true if a result lies in these namespaces and conversations."""
         within = self.low <= path_of(found.namespace) < self.high
         return within and (self.conversations is None or found.conversation_id in (None, *self.conversations))
 
     def let(self, document: Document) -> bool:
-        """Whether a document is within, as far as its role and its time tell."""
+        """Return true if the role and the time of a document pass the filter."""
         is_early = self.before is None or document.created_at < self.before
         is_late = self.after is None or document.created_at >= self.after
         return is_early and is_late and (self.roles is None or document.role in self.roles)
 
     @property
     def choosy(self) -> bool:
-        """Whether documents must be looked at one by one."""
+        """True if documents must be checked one by one."""
         return self.roles is not None or self.before is not None or self.after is not None
 
     def filters(self) -> dict[str, Any]:
-        """What the index is asked to leave out."""
+        """Return the filter's parameters for queries of the index."""
         roles = None if self.roles is None else json.dumps(self.roles)
         return {"choosy": int(self.choosy), "roles": roles, "before": self.before, "after": self.after}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Why something was found.
+    """The reasons for a search result.
 
     Attributes:
-        terms: The words of the query that it holds itself, with what each added to the score.
-        signals: What else added to the score, by name: "conversation", "date", "speaker" and so on.
-        nearby: The words of the query that messages next to it hold, with what each added to the score.
+        terms: The words of the query that the result holds itself, with what each added to the score.
+        signals: The other contributions to the score, by name: "conversation", "date", "speaker" and so on.
+        nearby: The words of the query that messages next to the result hold, with what each added to the score.
     """
 
     terms: Mapping[str, float] = field(default_factory=dict)
@@ -135,7 +135,10 @@ class Explanation:
     nearby: Mapping[str, float] = field(default_factory=dict)
 
     def parts(self) -> dict[str, float]:
-        """Return all of it by name, as texts show it: a word that only messages next to it hold is "word (nearby)"."""
+        """Return all parts of the score by name.
+
+        A word that only neighbouring messages hold is named "word (nearby)".
+        """
         return {**self.terms, **{f"{word} (nearby)": value for word, value in self.nearby.items()}, **self.signals}
 
     def __str__(self) -> str:
@@ -144,26 +147,26 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recollection:
-    """Something that a search found.
+    """A result of a search.
 
     Attributes:
         kind: "message", "fact", "item", "event", "record" or "audit".
-        id: Its id; for a message, the message's own; for an item, its key.
-        text: What it says.
-        score: How well it fits; only the order within one search means anything.
-        namespace: Whose it is.
+        id: The id of the result: for a message, the message's own; for an item, its key.
+        text: The text of the result.
+        score: The relevance; comparable within one search only.
+        namespace: The namespace of the result.
         conversation_id: The conversation it belongs to, or None.
-        created_at: When it was said, in UTC.
-        value: The real object; for a message, a `Message`; for an item, its value.
+        created_at: The time of the message or of the write, in UTC.
+        value: The object itself: for a message, a `Message`; for an item, its value.
         why: The matched terms and what each signal contributed.
-        thread_id: The thread that wrote it; None where none did.
-        source: Where it comes from: "user", "model", "tool", "import", "person"; None where nobody said so.
-        actor: Who that is, such as a tool's name.
-        also: Kind and id of what else says just this: a text is found once, however often and as whatever it is stored.
-            In the order of time, of what nearly says this, too.
-        replaced_by: Kind and id of what replaced it later; None where nothing is known to. Of facts, what ended them;
-            of the rest, in the order of time, as far as words can tell.
-        row: What the index calls its kind, and its row, by which `again` reads it.
+        thread_id: The thread that wrote the result, or None.
+        source: The origin: "user", "model", "tool", "import", "person"; None if it is unknown.
+        actor: The name of the source, such as a tool's name.
+        also: Kind and id of each duplicate. A text is found once, however often and as whatever kind it is stored. In
+            the order of time, near duplicates are included.
+        replaced_by: Kind and id of the later replacement; None if none is known. For facts, it is the fact that ended
+            them. For other kinds, it is detected by words, in the order of time only.
+        row: The kind in the index and the row, by which `again` reads the result.
     """
 
     kind: str
@@ -183,13 +186,13 @@ class Recollection:
     row: tuple[str, int] | None = field(default=None, compare=False, repr=False)
 
     def more(self, **signals: float) -> Recollection:
-        """The same with further signals, which add to its score."""
+        """Return a copy with further signals, which add to the score."""
         why = replace(self.why, signals={**self.why.signals, **signals})
         return replace(self, score=self.score + sum(signals.values()), why=why)
 
 
 def trusts(found: Any, trusted: frozenset[str] | None) -> bool:
-    """Return whether the source of something is trusted; of a fact, any of its sources.
+    """Return true if the source of a result is trusted; for a fact, any of its sources.
 
     Args:
         found: A `Recollection`, or an event, a record, a value of core memory or a fact.
@@ -199,7 +202,7 @@ def trusts(found: Any, trusted: frozenset[str] | None) -> bool:
 
 
 def origin_of(found: Any) -> str:
-    """Describe the source of the same; of a fact, the most trusted one."""
+    """Describe the source of a result; for a fact, the most trusted one."""
     return describe_origin(*min(_sources(found), key=lambda each: rank_of(each[0])))
 
 
@@ -209,14 +212,14 @@ def _sources(found: Any) -> list[tuple[str | None, str | None]]:
 
 
 class SearchHit(NamedTuple):
-    """A document that fits.
+    """A document that a search found.
 
     Attributes:
-        document: Its number.
-        kind: What it is.
-        owner: The row that it stands for.
-        score: How well it fits.
-        why: What led to it.
+        document: The document's number.
+        kind: The kind in the index.
+        owner: The row that the document stands for.
+        score: The relevance.
+        why: The reasons for the score.
     """
 
     document: int
@@ -241,14 +244,14 @@ def search(
     Args:
         tx: The transaction.
         asked: The query, analysed.
-        walls: Where to look.
-        limit: Most hits, 1 or more.
-        weights: How much each signal counts. Default: as measured, the vectors as far as they are to be trusted.
-        dense: The question's vector, where there are embeddings.
-        order: What order the best are wanted for: "time" weighs otherwise.
+        walls: The filter of the search.
+        limit: Maximum hits, 1 or more.
+        weights: The weight of each signal. Default: as measured, with vectors weighted by their trust.
+        dense: The question's vector, or None without embeddings.
+        order: The order that the results are for: "time" uses other weights.
 
     Returns:
-        The best first, in any case; of equals, the newest.
+        The hits, the best first in any order; of equals, the newest first.
     """
     ranges, kinds = ranges_of(tx, walls)
     if not ranges:
@@ -308,7 +311,7 @@ def search(
 
 
 def _within(documents: Mapping[int, Document], walls: SearchFilter, kinds: Mapping[int, str]) -> Collection[int]:
-    """Those of some documents that are looked for."""
+    """Return the numbers of the documents that pass the filter."""
     wanted = {scope for scope, kind in kinds.items() if walls.kinds is None or kind in walls.kinds}
     if len(wanted) == len(kinds) and not walls.choosy:
         return documents
@@ -316,9 +319,11 @@ def _within(documents: Mapping[int, Document], walls: SearchFilter, kinds: Mappi
 
 
 def ranges_of(tx: Transaction, walls: SearchFilter) -> tuple[list[Range], dict[int, str]]:
-    """The ranges of documents to look through, ascending, neighbours as one; and the kinds of their scopes.
+    """Return the ranges of documents to search, and the kinds of their scopes.
 
-    Where the kinds that are not wanted would cut them into very many, those are looked through too, and left out later.
+    The ranges are ascending, and adjacent ones are merged.
+
+    If unwanted kinds would split them into more than `MOST_RANGES`, these kinds are read too and left out later.
     """
     if walls.conversations is not None:
         rows = query.series_within(tx, low=walls.low, high=walls.high, keys=json.dumps(walls.conversations))
@@ -353,7 +358,10 @@ def _postings(
     walls: SearchFilter,
     totals: Any,
 ) -> tuple[Postings, dict[str, float]]:
-    """Where the terms stand, as far as the walls let it be seen, and what each is worth: two spellings are one term."""
+    """Return the documents that hold each term within the filter, and each term's weight.
+
+    Two spellings of a word are one term.
+    """
     postings: Postings = {term: set() for term in terms}
     if not terms:
         return postings, {}
@@ -382,7 +390,7 @@ def _postings(
 
 
 def _add_waiting(rows: Iterable[Any], postings: Postings) -> list[str]:
-    """Add the documents that wait for the index; give the term of each place."""
+    """Add the documents that wait for the index; return the term of each added place."""
     added: list[str] = []
     for row in rows:
         for term in postings.keys() & set(row["terms"].split(" ")):
@@ -394,14 +402,14 @@ def _add_waiting(rows: Iterable[Any], postings: Postings) -> list[str]:
 def _look_up(
     tx: Transaction, wanted: Sequence[tuple[str, Sequence[str]]], ranges: Sequence[Range], walls: SearchFilter
 ) -> Rows:
-    """Ask for the documents that hold each term, and any of those that stand beside it."""
+    """Return the documents that hold each term and any of the terms listed with it."""
     return query.postings(tx, terms=as_json(wanted), ranges=as_json(ranges), limit=MOST_POSTINGS, **walls.filters())
 
 
 def _estimate(oldest: Collection[int], series: int, documents: int) -> int:
-    """How many documents hold a term of which only the oldest were looked at.
+    """Estimate how many documents hold a term of which only the oldest were read.
 
-    They reach so far into the only series, or over so many series, that the rest can be reckoned from it.
+    The oldest documents cover a part of the only series, or some of the series. The rest is extrapolated from it.
     """
     first, last = min(oldest), max(oldest)
     if first >> PLACE_BITS == last >> PLACE_BITS:
@@ -411,7 +419,7 @@ def _estimate(oldest: Collection[int], series: int, documents: int) -> int:
 
 
 def _dated(tx: Transaction, times: Iterable[TimeSpan], ranges: Sequence[Range]) -> set[int]:
-    """Documents of the times that a question names, those in the middle of them first."""
+    """Return documents from the times that a question names; those outside come last."""
     found: set[int] = set()
     for span in times:
         rows = query.dated_documents(
@@ -428,7 +436,10 @@ def _dated(tx: Transaction, times: Iterable[TimeSpan], ranges: Sequence[Range]) 
 
 
 def _documents(tx: Transaction, ranges: Sequence[Range]) -> tuple[dict[int, int], dict[int, Document]]:
-    """The documents in some ranges by their numbers: the rows that they stand for, and what else is kept of them."""
+    """Return the rows that the documents in some ranges stand for, and the documents.
+
+    Both are keyed by document number.
+    """
     rows = query.documents_within(tx, ranges=as_json(ranges))
     numbers, owners, *columns = orjson.loads(rows[0]["columns"]) if rows else ((), ())
     documents = map(Document._make, zip(*columns, strict=True))
@@ -438,7 +449,7 @@ def _documents(tx: Transaction, ranges: Sequence[Range]) -> tuple[dict[int, int]
 def _fill_in(
     tx: Transaction, postings: Postings, around: Sequence[Range], related: Collection[int], *, everything: bool
 ) -> None:
-    """Where terms stand near the candidates, of which not all places were looked at."""
+    """Add the missing places of terms near the candidates to the postings."""
     missing = [term for term, found in postings.items() if everything or len(found) >= MOST_POSTINGS]
     if missing and related:
         for row in query.terms_near(tx, terms=as_json(missing), ranges=as_json(around)):
@@ -449,7 +460,7 @@ def _fill_in(
 
 
 def _leave_out(walls: SearchFilter, postings: Postings, documents: dict[int, Document]) -> None:
-    """Take the documents that are ignored out of what was read."""
+    """Remove the ignored documents from the postings and the documents."""
     for holding in postings.values():
         holding.difference_update(walls.ignored or ())
     for number in documents.keys() & (walls.ignored or ()):
@@ -465,7 +476,10 @@ def _repeats(
     documents: Mapping[int, Document],
     kinds: Mapping[int, str],
 ) -> set[int]:
-    """Find the documents that say just what is asked outside of a run: they are no reason for what is near."""
+    """Find the documents that repeat the question, if it is asked outside of a run.
+
+    They lend no words to their neighbours.
+    """
     length = analysis.analysed(question.text).length
     holding = set.intersection(*postings.values()) if postings and walls.ignored is None else ()
     alike = sorted(number for number in holding if number in documents and documents[number].length == length)
@@ -483,13 +497,15 @@ def _why(hit: ranking.ScoredDocument, words: Mapping[str, str]) -> Explanation:
 
 
 def again(tx: Transaction, rows: Iterable[tuple[str, int]], *, now: int, outlook: Any) -> list[Recollection]:
-    """What was found before, as it is now. What is gone, or is not seen any more, is left out.
+    """Read earlier results in their current state.
+
+    Results that are deleted or no longer visible are left out.
 
     Args:
         tx: The transaction.
-        rows: The `row` of each.
+        rows: The `row` of each result.
         now: When, in microseconds since 1970.
-        outlook: From where it looks, an `Outlook`; None for nowhere in particular.
+        outlook: The `SearchView` of the search; None for no particular view.
     """
     looked = None if outlook is None else outlook.looked(tx, now)
     hits = [SearchHit(number, kind, owner, 0.0, Explanation()) for number, (kind, owner) in enumerate(rows)]
@@ -498,7 +514,7 @@ def again(tx: Transaction, rows: Iterable[tuple[str, int]], *, now: int, outlook
 
 
 def given_to_user(tx: Transaction, hits: Sequence[SearchHit], now: int, looked: Any) -> dict[int, Recollection]:
-    """What hits are to the user, by the numbers of their documents."""
+    """Convert hits to recollections, by document number."""
     given: dict[int, Recollection] = {}
     for kind in sorted({hit.kind for hit in hits}):
         mine = [hit for hit in hits if hit.kind == kind]
@@ -507,7 +523,7 @@ def given_to_user(tx: Transaction, hits: Sequence[SearchHit], now: int, looked: 
 
 
 _FIRST = ("message", "record", "fact", "event", "item")
-"""The kind as which a text is shown that is stored as several things."""
+"""The kinds in order of preference for a text that is stored as several kinds."""
 T = TypeVar("T")
 
 
@@ -529,14 +545,16 @@ def group_by_text(
 
 
 def once(found: Iterable[Recollection], *, in_time: bool = False) -> list[Recollection]:
-    """Return each text of a namespace once, naming all that say it; the most trusted and newest of its kind is shown.
+    """Return each text of a namespace once, with references to its duplicates.
 
-    Facts of one text differ in their time, so each is a result. So is each entry of the audit trail, and each value of
-    items that are indexed by a part of it.
+    The most trusted and newest result of the first kind in `_FIRST` is the one returned.
+
+    Facts of one text differ in their time, so each is a result. Each entry of the audit trail is a result too, and each
+    value of items that are indexed by a part of it.
 
     Args:
         found: Results in any order.
-        in_time: Whether it matters who says something, and when: then what is of one kind stays apart.
+        in_time: True keeps results of one kind apart, since their author and time matter.
     """
     counts: Counter[tuple[Any, ...]] = Counter()
     values: dict[tuple[Any, ...], dict[str, int]] = {}
@@ -565,7 +583,7 @@ def _place_in_group(each: Recollection) -> tuple[float, ...]:
 
 
 def _with_phrases(each: Recollection, phrases: Sequence[Sequence[str]], weight: float) -> Recollection:
-    """A result that holds what stands in quotation marks in the query, word by word, is worth more."""
+    """Raise the score of a result that holds the quoted phrases of the query word by word."""
     text = " ".join(analysis.terms(each.text))
     held = sum(f" {' '.join(phrase)} " in f" {text} " for phrase in phrases) / len(phrases)
     return each.more(phrase=weight * held) if held else each
@@ -576,12 +594,12 @@ class Search(NamedTuple):
 
     Attributes:
         asked: The query, analysed.
-        walls: Where to look.
-        limit: Most results.
-        weights: How much each signal counts. Default: as measured, with vectors or without.
-        outlook: From where it looks, an `Outlook`. Default: from nowhere in particular.
+        walls: The filter of the search.
+        limit: Maximum results.
+        weights: The weight of each signal. Default: as measured, with vectors or without.
+        outlook: The `SearchView` of the search. Default: no particular view.
         name: The name of the step in a trace, `<part>.<verb>`. None for a detail of the surrounding step.
-        inputs: What a trace shows beside the query and the limit.
+        inputs: Further inputs that a trace shows.
         order: "score", the best first, or "time", the oldest first.
     """
 
@@ -598,7 +616,7 @@ class Search(NamedTuple):
         """Search a database, as one traced step.
 
         Returns:
-            What answers the query best, the best first.
+            The results that answer the query best, the best first in the order "score".
         """
         check_cancelled()
         engine, walls = database.engine, self.walls
@@ -610,7 +628,7 @@ class Search(NamedTuple):
                 if not part.unsettled or not part.settle or stored_as.isdisjoint(walls.kinds or ()):
                     continue
                 if engine.read(part.unsettled):
-                    with suppress(DatabaseReadOnly):  # who may only read still searches
+                    with suppress(DatabaseReadOnly):  # a read-only role can still search
                         engine.write(part.settle)
             dense = near(database, self.asked, walls) if self.limit else None
             found = engine.read(lambda tx: self._found(tx, dense))
@@ -624,13 +642,13 @@ class Search(NamedTuple):
         is_timed = self.order == "time"
         looked = None if self.outlook is None else self.outlook.looked(tx, asked.now)
         walls = walls if looked is None else looked.within(tx, walls, asked.now)
-        several = walls.kinds is None or len(walls.kinds) > 1  # of which two may say the same
+        several = walls.kinds is None or len(walls.kinds) > 1  # two kinds may have the same text
         many = limit * (MORE if asked.phrases or is_timed else 2 if several else 1)
         while True:
             hits = search(tx, asked, walls, limit=many, weights=self.weights, dense=dense, order=self.order)
             given = given_to_user(tx, hits, asked.now, looked)
             if is_timed:
-                hits.sort()  # what was said at the same time stays in the order of its places
+                hits.sort()  # documents of the same time stay in the order of their places
             known = (given[hit.document] for hit in hits if hit.document in given)
             found = once((each for each in known if trusts(each, walls.trusted)), in_time=is_timed)
             if asked.phrases:
@@ -643,17 +661,19 @@ class Search(NamedTuple):
                 found.sort(key=lambda each: -each.score)
             if (seen if many >= MOST_COMPARED else len(found)) >= limit or len(hits) < many:
                 break
-            many *= MORE  # some of them have expired, cannot be seen from here, or repeat others
+            many *= MORE  # some hits have expired, are not visible, or repeat others
         return found[:limit]
 
 
 def near(database: Database, asked: analysis.AnalyzedQuery, walls: SearchFilter) -> VectorQuery | None:
-    """Return the vector of a question; None without words, without embeddings, or when they fail.
+    """Return the vector of a question, or None.
+
+    None means no words, no embeddings, or embeddings that fail.
 
     Args:
-        database: Where to look.
+        database: The database to search.
         asked: The question.
-        walls: Where to look in it: what somebody who is named there says of themselves names nobody.
+        walls: The filter of the search. Speakers are looked up in it, since their own messages do not name them.
     """
     embedder = embedder_of(database)
     if embedder is None or not asked.text.strip():
@@ -664,6 +684,6 @@ def near(database: Database, asked: analysis.AnalyzedQuery, walls: SearchFilter)
 
 
 def _names(tx: Transaction, asked: analysis.AnalyzedQuery, walls: SearchFilter) -> set[str]:
-    """The words of a question that name a speaker where it looks."""
+    """Return the words of a question that name a speaker in the ranges of the search."""
     ranges, _ = ranges_of(tx, walls)
     return {row["word"] for row in query.speakers(tx, words=_words(asked), ranges=as_json(ranges))}

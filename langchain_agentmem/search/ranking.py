@@ -1,15 +1,15 @@
-"""How well each candidate answers a question: a weighted sum of signals, pure arithmetic over where its terms stand.
+"""The ranking of candidates for a question: a weighted sum of signals, pure arithmetic over postings.
 
-A message is not judged by its own words alone. Its neighbours in the conversation lend it theirs, above all the
-question that it answers, since short answers leave out the words of their question; the whole conversation counts, its
-speaker and its date. What a signal is for stands at its weight.
+The words of a message are not its only signals. Words of its neighbours in the conversation count too, above all those
+of the question that it answers, since short answers leave out the words of their question. The whole conversation, the
+speaker and the date count as well. `Weights` documents each signal.
 
-Short talk between people and long replies of an assistant differ in what a signal is worth: a neighbour says much of a
-message of ten words, and nothing of one of five hundred. So a weight is a line over one number, how long messages are
-where the search looks. Both ends of the line were fitted together, on talk of two people (LoCoMo) and on chats with an
-assistant (BEAM); `tests/benchmarks/README.md` says what each signal brought.
+The best weights differ between short talk of people and long replies of an assistant: a neighbour says much about a
+message of ten words, and nothing about one of five hundred. So each weight is a linear function of one number, the
+message length in the searched documents. Both ends of the line were fitted together, on two-person chats (LoCoMo) and
+on chats with an assistant (BEAM). `tests/benchmarks/README.md` reports the effect of each signal.
 
-Documents are known by numbers: those of one series, such as a conversation, are neighbours when their numbers are.
+Documents have numbers. Documents of one series, such as a conversation, are neighbours if their numbers are adjacent.
 """
 
 from __future__ import annotations
@@ -29,75 +29,74 @@ from langchain_agentmem.search.dates import TimeSpan
 from langchain_agentmem.search.search_index import PLACE_BITS
 
 REACH = 4
-"""So many neighbours on each side are looked at."""
+"""Neighbours to consider on each side."""
 _DAY = 86_400_000_000
 _FEATURE = {name: 1 << bit for bit, name in enumerate(FEATURES)}
 _QUESTION, _STANDING, _PREFERENCE = (_FEATURE[name] for name in ("question", "standing wish", "preference"))
 _TOLD = {"question": _QUESTION, "first_person": _FEATURE["first person"]}
-"""What a text has that counts whatever is asked for, by the name of its weight."""
+"""The features that count for every question, by the name of their weight."""
 _ANSWERS = {"time": _FEATURE["time"], "number": _FEATURE["number"], "place": _FEATURE["proper noun"]}
-"""What a text has that tells what is asked for, by the name of its weight."""
+"""The features that count for one kind of answer, by the name of their weight."""
 
 _SIGNALS = (
     *("length", "date", "conversation", "vectors", "own_vector"),
     *("answered", "account", "standing_wish", "preference", "answer", "opening"),
 )
-"""The signals that are measured on each document: the last six only where a user talks with an assistant."""
+"""The signals measured on each document. The last six apply only to talk of a user with an assistant."""
 _LISTS = frozenset({"order", "summary"})
 _PLACES = (1 << PLACE_BITS) - 1  # the bits of a number that say the place in the series
-_FAR = 0.01  # what is said so long after a time has nothing to do with it
+_FAR = 0.01  # documents so far from a time are unrelated to it
 _BESIDE = 0.95  # just outside is less than within
-_SATURATION = 1.2  # BM25's k1: how soon more of a term says nothing new
-_DAMPING, _FIXED = 0.9, 0.6  # a term in a long text says less: x = 1.9 / (1 + .9 (.6 + .4 length / average))
-_NEIGHBOUR = 0.3  # what a term next to a text counts; it falls with the root of the distance
+_SATURATION = 1.2  # BM25's k1: how soon further occurrences of a term stop counting
+_DAMPING, _FIXED = 0.9, 0.6  # a term in a long text counts less: x = 1.9 / (1 + .9 (.6 + .4 length / average))
+_NEIGHBOUR = 0.3  # the factor of a term next to a text; it falls with the root of the distance
 _INHERITS = 40  # a text of so many words has half of the question before it
 _SHORT, _LONGEST = 25, 1.2  # words of a message in short talk; where messages are so much longer weights change no more
 _TALK = 0.3  # of its rarity a word has that asks about the talk itself
 _TRUSTED = 0.2  # the correlation from which on vectors are trusted altogether
 _USUAL, _FEW = 0.3, 20  # what it usually is, and of how many documents it says as much as that
 _OPENING = 40  # at this place in a conversation half of what its beginning counts is left
-_WISHED = 0.3  # what a standing wish counts that holds no word of the question
+_WISHED = 0.3  # the factor of a standing wish that holds no word of the question
 
 Weight = float | tuple[float, float]
-"""What a signal counts: a number, or two, its base and how much it changes where messages are long."""
+"""The weight of a signal: a number, or a tuple of its base and of its change for long messages."""
 
 
 class Weights(Options):
-    """How much each signal counts: a number, or a tuple of a base and a slope.
+    """The weight of each signal: a number, or a tuple of a base and a slope.
 
-    With those two it counts `base + slope * length`, where length is 0 in short talk (25 words or less a message) and 1
-    where messages have 250 on the average, by the logarithm. What the user says is told from what the assistant says by
-    their roles, where there are both.
+    A tuple means `base + slope * length`. The logarithmic length is 0 in short talk (25 words or less a message) and 1
+    where messages have 250 words on average. Roles distinguish the user's messages from the assistant's, if both exist.
 
     Attributes:
-        own: The terms of the question that it holds, less in a text that is longer than others.
-        context: What its neighbours add to that: the best of each term near it, above all of the question before it.
-        cover: The share of the question's terms that it holds, however long it is.
-        conversation: How well the whole conversation fits.
-        date: That it was said near a time that the question names.
-        speaker: That the one whom the question names said it.
-        phrase: That it holds what stands in quotation marks; one number.
-        question: That it is a question itself. Of this and the next four, what all the others have tells nothing.
-        first_person: That it speaks of its speaker.
-        time: That it tells a time when one is asked for.
-        number: The same of numbers.
-        place: The same of names, where a place is asked for.
-        length: The logarithm of its words, divided by 5: what is long says more, but replies are long anyway.
-        user: That the user said it.
-        reply: That the assistant said it, when what it said is asked for.
-        summary: That the assistant said it, when a summary is asked for.
-        account: The length of what the user said, when a summary is asked for, or the order of events.
-        answer: Of the assistant's: what the message before it covers.
-        answered: Of the user's: what the message behind it covers.
-        standing_wish: That the user wants something always, when advice is asked for; the more the more it covers.
-        preference: That the user likes something better, in the same way.
-        introduction: That the user begins with a statement about themselves.
-        opening: How early in its conversation the user says it. Off by default; it counts in the order of time.
+        own: The terms of the question in the document, less in a text that is longer than others.
+        context: The terms in its neighbours: the best of each term nearby, above all in the question before it.
+        cover: The share of the question's terms in the document, independent of its length.
+        conversation: The score of the whole conversation.
+        date: The document's time is near a time that the question names.
+        speaker: The question names the speaker of the document.
+        phrase: The document holds the phrases in quotation marks; one number.
+        question: The document is a question. This signal and the next four count less, the more documents have them.
+        first_person: The document speaks of its speaker.
+        time: The document names a time, if the question asks for one.
+        number: The document has a number, if the question asks for one.
+        place: The document has a proper noun, if the question asks for a place.
+        length: The logarithm of its words, divided by 5. Long texts say more, but replies are long anyway.
+        user: The user is the author.
+        reply: The assistant is the author, if the question asks for the assistant's words.
+        summary: The assistant is the author, if the question asks for a summary.
+        account: The length of a user's message, if the question asks for a summary or the order of events.
+        answer: For the assistant's messages: the cover of the message before.
+        answered: For the user's messages: the cover of the message after.
+        standing_wish: The user always wants something, if the question asks for advice. It grows with the cover.
+        preference: The user prefers something, under the same conditions.
+        introduction: The user begins with a statement about themselves.
+        opening: The user's message is early in its conversation. Off by default; it counts in the order of time.
         vectors: The cosine of its vector with the question's, its neighbours' vectors mixed in.
-        own_vector: The same cosine of its own vector alone, which counts the more the longer messages are.
+        own_vector: The cosine of its own vector alone, which counts more for longer messages.
 
     Raises:
-        InvalidInput: A weight is something else.
+        InvalidInput: A weight has another type.
     """
 
     own: Weight = 0.44
@@ -127,13 +126,13 @@ class Weights(Options):
     own_vector: Weight = 0.0
 
     def where(self, average: float) -> dict[str, float]:
-        """What each signal counts where messages have so many words on the average."""
+        """Return the weight of each signal for an average message length in words."""
         length = min(_LONGEST, max(0.0, math.log10(average / _SHORT)))
         return {name: weight[0] + weight[1] * length if isinstance(weight, tuple) else weight for name, weight in self}
 
 
 WEIGHTS = Weights()
-"""Where there are no vectors."""
+"""The weights for searches without vectors."""
 _WITH_VECTORS: Mapping[str, Any] = {
     "own": 0.2,
     "context": (1.4, -1.2),
@@ -141,14 +140,14 @@ _WITH_VECTORS: Mapping[str, Any] = {
     "own_vector": (0.1, 0.25),
 }
 WEIGHTS_WITH_VECTORS = WEIGHTS.replace(**_WITH_VECTORS)
-"""Where there are, and they are trusted: these say much of what the terms say."""
+"""The weights for fully trusted vectors, which repeat much of the terms' information."""
 
 
 def weights_with_vectors(trust: float) -> Weights:
-    """The weights where vectors are trusted so far: 0 gives `WEIGHTS`, 1 `WEIGHTS_WITH_VECTORS`.
+    """Return weights between `WEIGHTS` (trust 0) and `WEIGHTS_WITH_VECTORS` (trust 1).
 
     Args:
-        trust: As `trust_in` gives it.
+        trust: The result of `trust_in`.
     """
     between: dict[str, Any] = {}
     for name, weight in _WITH_VECTORS.items():
@@ -162,26 +161,25 @@ def _line(weight: Weight) -> tuple[float, float]:
 
 
 def weights_in_time(usual: Weights) -> Weights:
-    """What each signal counts where the evidence of a topic is wanted in the order of time.
+    """Return the weights for evidence of a topic in the order of time.
 
-    Then long texts are worth no more than others, and what a conversation is about, which is said at its beginning, is
-    worth more.
+    Long texts weigh no more than others. The beginning of a conversation, which names its subject, weighs more.
 
     Args:
-        usual: What they count else.
+        usual: The weights for other searches.
     """
     return usual.replace(length=(0.52, -0.50), account=0.0, answer=0.47, opening=0.30, summary=0.40)
 
 
 class Document(NamedTuple):
-    """What is kept of a document beside its terms.
+    """The stored properties of a document, apart from its terms.
 
     Attributes:
-        length: Words.
+        length: The number of words.
         features: Bits, one for each of `analysis.FEATURES`.
         created_at: Microseconds since 1970.
-        speaker: Who said it, as a number, or None.
-        role: Who said it, as models name it, or None.
+        speaker: The author as a number, or None.
+        role: The author's role, as models name it, or None.
     """
 
     length: int
@@ -192,40 +190,40 @@ class Document(NamedTuple):
 
     @property
     def asks(self) -> bool:
-        """Whether it is a question."""
+        """True if the document is a question."""
         return bool(self.features & _QUESTION)
 
 
 _KIND = itemgetter(1, 3, 4)
-"""Of a document its features, its speaker and its role, in which many are alike."""
+"""The features, the speaker and the role of a document, which many documents share."""
 
 
 class VectorScores(NamedTuple):
-    """How near documents lie to a question by their vectors, as cosines by their numbers.
+    """The cosines of documents to a question, by document number.
 
     Attributes:
-        alone: By their own vectors.
-        among: By their vectors together with their neighbours'; of documents that have none, as `alone`.
+        alone: The cosines of their own vectors.
+        among: The cosines of their vectors mixed with their neighbours'; without neighbours, as in `alone`.
     """
 
     alone: Mapping[int, float] = MappingProxyType({})
     among: Mapping[int, float] = MappingProxyType({})
 
     def usual(self) -> tuple[float, float]:
-        """The averages of both, which count for a document that has no vector yet."""
+        """Return the averages of both, which stand in for a document that has no vector yet."""
         alone, among = (fmean(known.values()) if known else 0.0 for known in self)
         return alone, among
 
 
 class RankingQuery(NamedTuple):
-    """A question, as far as ranking needs it.
+    """The properties of a question that ranking needs.
 
     Attributes:
         terms: Its terms, without the names of speakers.
         asks_for: Kinds of answer.
         spans: Times that it names.
         speakers: The speakers that it names.
-        look_up: Whether it is one word, so that only what holds it is wanted.
+        look_up: True if the question is one word, so that results must hold it.
     """
 
     terms: Sequence[str]
@@ -236,17 +234,17 @@ class RankingQuery(NamedTuple):
 
 
 class SearchField(NamedTuple):
-    """Where a search looks.
+    """The documents that a search ranks, and the statistics that ranking needs.
 
     Attributes:
         postings: For each term of the question the numbers of the documents that hold it.
-        worth: For each term what it is worth, as `worth_of` says.
+        worth: For each term its weight, as `worth_of` returns it.
         documents: The candidates, and their neighbours as far as they are known.
-        average: Words of a document, on the average.
-        conversations: What each series is worth, 0 to 1.
+        average: The average number of words of a document.
+        conversations: The score of each series, 0 to 1.
         related: The series whose documents are neighbours of each other.
-        closeness: How near documents lie to the question by their vectors; empty without vectors.
-        silent: Documents that lend their words to nobody.
+        closeness: The cosines of documents to the question; empty without vectors.
+        silent: Documents that lend no words to their neighbours.
     """
 
     postings: Mapping[str, Collection[int]]
@@ -260,20 +258,20 @@ class SearchField(NamedTuple):
 
 
 def rarity(documents: int, holding: int) -> float:
-    """The inverse document frequency of a term that so many of so many documents hold."""
+    """Return the inverse document frequency of a term."""
     return math.log(1 + (documents - holding + 0.5) / (holding + 0.5))
 
 
 def worth_of(term: str, documents: int, holding: int) -> float:
-    """What a term of a question is worth: its rarity, less for a word that asks about the talk itself."""
+    """Return the weight of a query term: its rarity, less for words about the talk itself."""
     return rarity(documents, holding) * (_TALK if term in terms_of("talk_words") else 1.0)
 
 
 def trust_in(closeness: Mapping[int, float], holding: Collection[int]) -> float:
-    """How far vectors are to be trusted that say how near documents lie to a question, from 0 to 1.
+    """Return how far the vectors of documents can be trusted for a question, from 0 to 1.
 
-    Where a model knows the words of a question, what holds one of them lies nearer than the rest. Where it does not, as
-    many models do in other languages than English, it lies anywhere, and the words alone find more.
+    If a model knows the words of a question, documents that hold one of them are nearer than the rest. Otherwise, as
+    with many models in other languages than English, they lie anywhere, and the words alone find more.
 
     Args:
         closeness: The cosines, by documents.
@@ -291,12 +289,14 @@ def trust_in(closeness: Mapping[int, float], holding: Collection[int]) -> float:
 def conversation_scores(
     postings: Mapping[str, Collection[int]], series: int, silent: Collection[int] = ()
 ) -> dict[int, float]:
-    """How well each series fits as a whole: BM25 with series in the place of documents, of the most it could be.
+    """Return how well each series fits a question as a whole.
+
+    The score is BM25 over series instead of documents, divided by the highest possible score.
 
     Args:
         postings: For each term the documents that hold it.
-        series: How many series there are. Of one alone nothing can be said.
-        silent: Documents that do not count.
+        series: The number of series. With fewer than 2, there are no scores.
+        silent: Documents to ignore.
     """
     if series < 2:  # noqa: PLR2004 - see above
         return {}
@@ -312,12 +312,12 @@ def conversation_scores(
 
 
 def first_look(postings: Mapping[str, Collection[int]], worth: Mapping[str, float], limit: int) -> list[int]:
-    """The documents that hold the most of the question.
+    """Return the documents whose terms of the question have the highest total weight.
 
     Args:
         postings: For each term the documents that hold it.
-        worth: What each term is worth.
-        limit: How many; of equals, the newest.
+        worth: The weight of each term.
+        limit: Maximum documents; of equals, the newest.
     """
     scores: dict[int, float] = {}
     for term, holding in postings.items():
@@ -328,7 +328,7 @@ def first_look(postings: Mapping[str, Collection[int]], worth: Mapping[str, floa
 
 
 def near(numbers: Collection[int], related: Collection[int]) -> list[tuple[int, int]]:
-    """Documents with their neighbours, as ranges that are ascending and apart."""
+    """Return documents and their neighbours as ascending ranges that do not touch."""
     ranges: list[tuple[int, int]] = []
     for number in sorted(numbers):
         series = number >> PLACE_BITS
@@ -341,14 +341,14 @@ def near(numbers: Collection[int], related: Collection[int]) -> list[tuple[int, 
 
 
 class ScoredDocument(NamedTuple):
-    """A candidate and what it owes its score to.
+    """A candidate with its score and the parts of the score.
 
     Attributes:
         number: The document.
         score: The sum of the rest.
-        terms: The part that each term of the question adds which the document holds.
-        nearby: The part that each term adds which documents next to it hold.
-        signals: What else adds or takes away, by the names of `Weights`.
+        terms: The part added by each term of the question that the document holds.
+        nearby: The part added by each term that documents next to it hold.
+        signals: The other positive or negative parts, by the names of `Weights`.
     """
 
     number: int
@@ -361,17 +361,17 @@ class ScoredDocument(NamedTuple):
 def ranked(
     asked: RankingQuery, field: SearchField, candidates: Collection[int], *, limit: int, weights: Weights = WEIGHTS
 ) -> list[ScoredDocument]:
-    """The candidates that fit a question best.
+    """Return the candidates that fit a question best.
 
-    That a text is long, or speaks of itself, is no reason to find it: something of the question must have led to it. A
-    question of one word looks something up, and what it finds holds it.
+    Signals such as the length do not suffice: a part of the question must lead to a result. Results of a one-word
+    question hold the word.
 
     Args:
         asked: The question.
-        field: Where to look.
+        field: The documents to rank, with their statistics.
         candidates: Numbers of documents that `field.documents` has.
-        limit: How many.
-        weights: How much each signal counts.
+        limit: Maximum results.
+        weights: The weight of each signal.
 
     Returns:
         The best first; of equals, the newest.
@@ -385,12 +385,12 @@ def ranked(
 
 
 class _Scorer:
-    """How well documents fit a question.
+    """A scorer of documents for one question.
 
     Args:
         asked: The question.
-        field: Where to look.
-        weight: How much each signal counts, by its name.
+        field: The documents to rank, with their statistics.
+        weight: The weight of each signal, by its name.
     """
 
     def __init__(self, asked: RankingQuery, field: SearchField, weight: Mapping[str, float]) -> None:
@@ -419,7 +419,10 @@ class _Scorer:
         self._usual = field.closeness.usual()
 
     def _spread(self, term: str, share: float) -> dict[int, float]:
-        """The best of what a term is worth in each document and around it, where there may be none."""
+        """Return the best value of a term at each document and at the places around it.
+
+        Some of these places may have no document.
+        """
         documents, cover, of_length = self._documents, self._cover, self._of_length
         reach = REACH if self._weight["context"] else 0
         around = [(side * far, _NEIGHBOUR / math.sqrt(far)) for far in range(1, reach + 1) for side in (-1, 1)]
@@ -446,7 +449,7 @@ class _Scorer:
         return best
 
     def _telling(self, features: int, speaker: int | None, role: str | None) -> dict[str, float]:
-        """What a document's features, its speaker and its role add."""
+        """Return the signals of a document's features, speaker and role."""
         asked, weight, roles = self._asked, self._weight, self._roles
         bits = {**_TOLD, **{kind: bit for kind, bit in _ANSWERS.items() if kind in asked.asks_for}}
         signals = {
@@ -463,7 +466,7 @@ class _Scorer:
         return signals
 
     def led(self, candidates: Collection[int]) -> set[int]:
-        """Those of some documents to which something of the question leads."""
+        """Return the candidates to which some part of the question leads."""
         found = self._led.intersection(candidates)
         if self._asked.look_up:
             holding = set(self._closeness.alone).union(*(self._postings[term] for term in self._asked.terms))
@@ -471,7 +474,10 @@ class _Scorer:
         return found
 
     def _exchanged(self, step: int, *, by_user: bool) -> dict[int, float]:
-        """What is covered by the document so many places behind one of the user's, or behind one of somebody else's."""
+        """Return, by document, how much of the question the message `step` places after it covers.
+
+        With `by_user`, only documents of the user are included, else only those of other roles.
+        """
         found: dict[int, float] = {}
         cover = {other: share for other, share in self._cover.items() if other not in self._silent}
         for other, share in cover.items() if self._roles.two else ():
@@ -482,7 +488,7 @@ class _Scorer:
         return found
 
     def score(self, number: int) -> tuple[float, tuple[float, ...]]:
-        """The sum of all that speaks for a document, and what is measured on it, by `_SIGNALS`."""
+        """Return the score of a document, and its measured signals in the order of `_SIGNALS`."""
         weight, document = self._weight, self._documents[number]
         (alone, among), (usual_alone, usual_among) = self._closeness, self._usual
         length = self._of_length[document.length][1]
@@ -501,7 +507,7 @@ class _Scorer:
         return words + self._adding[_KIND(document)] + sum(measured), measured
 
     def terms(self, number: int) -> tuple[dict[str, float], dict[str, float]]:
-        """Return the part that each term adds in a document itself, and the part that it adds around it."""
+        """Return what each term adds in a document itself, and what it adds around it."""
         held, context = self._held(number), self._weight["context"]
         strength = self._of_length[self._documents[number].length][0]
         own: dict[str, float] = {}
@@ -515,17 +521,17 @@ class _Scorer:
         return own, nearby
 
     def signals(self, number: int, measured: Sequence[float]) -> dict[str, float]:
-        """What else adds or takes away."""
+        """Return the other positive or negative parts of a document's score."""
         return self._told[_KIND(self._documents[number])] | dict(zip(_SIGNALS, measured, strict=False))
 
     def _held(self, number: int) -> float:
-        """What a term counts that a document holds itself, beside what stands around it."""
+        """Return the factor for terms that a document itself holds, in addition to their context."""
         weight = self._weight
         strength: float = self._of_length[self._documents[number].length][0]
         return (weight["own"] - weight["context"]) * strength + weight["cover"]
 
     def _between(self, number: int, document: Document, length: float) -> tuple[float, ...]:
-        """What a message adds for its part in the talk of a user and an assistant."""
+        """Return what a message adds for its part in the talk of a user and an assistant."""
         weight, asks_for = self._weight, self._asked.asks_for
         if document.role != USER:
             return 0.0, 0.0, 0.0, 0.0, weight["answer"] * self._answers.get(number, 0.0), 0.0
@@ -542,10 +548,10 @@ class _Scorer:
 
 
 class _SpeakerStats:
-    """What those who speak have in common.
+    """Statistics of the features that documents of each role have.
 
     Args:
-        kinds: How many documents there are of each kind, see `_KIND`.
+        kinds: The number of documents of each kind, see `_KIND`.
     """
 
     def __init__(self, kinds: Mapping[tuple[int, int | None, str | None], int]) -> None:
@@ -557,10 +563,10 @@ class _SpeakerStats:
                 if features & bit:
                     self._having[role, bit] += count
         self.two = USER in self._counts and not {USER, None}.issuperset(self._counts)
-        """Whether there are a user and somebody else."""
+        """True if there are a user and another role."""
 
     def telling(self, role: str | None, bit: int) -> float:
-        """How much it tells that somebody of a role has a feature: nothing if all have it."""
+        """Return how distinctive a feature is within a role: 0 if all its documents have it."""
         return 1 - self._having[role, bit] / self._counts[role]
 
 
@@ -570,7 +576,10 @@ def _when(spans: Sequence[TimeSpan], document: Document) -> float:
 
 
 def _nearness(span: TimeSpan, created_at: int) -> float:
-    """1 within a span; after it people still speak of it for days, before it hardly."""
+    """Return how near a time is to a span, 1 within it.
+
+    The value falls slowly after the span, since people speak of it for days, and quickly before it.
+    """
     if created_at >= span.end:
         return _BESIDE * math.exp(-(created_at - span.end) / (7 * _DAY))
     if created_at < span.start:

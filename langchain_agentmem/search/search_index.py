@@ -1,15 +1,15 @@
-"""The index follows what is stored, in the transactions that write it.
+"""The index of searchable documents, updated in the transactions that write them.
 
-Whatever can be found is a document. Documents that belong together, such as the messages of a conversation, are a
-series, and stand in it in the order in which they came. The number of a document says where it stands:
+Everything searchable is a document. Documents that belong together, such as the messages of a conversation, form a
+series, in the order of arrival. The number of a document encodes its place:
 
     26 bits: its scope, the documents of one kind in one namespace · 15 bits: its series · 22 bits: its place there
 
-So the neighbours of a document are those with the next numbers, and a namespace is a range of numbers, to which an
-index can skip: what others store costs a search nothing. A series or scope that is full is followed by another.
+So the neighbours of a document have the adjacent numbers. A namespace is a range of numbers to which an index can skip,
+so documents of other namespaces cost a search nothing. A full series or scope is followed by another.
 
-SQLite's FTS5 pays for each transaction and hardly for each row, so there new documents wait, with their terms, and
-enter the index together. A search looks through those that wait as well.
+The cost of SQLite's FTS5 is per transaction, hardly per row. So on SQLite, new documents wait with their terms and
+enter the index together. A search reads the waiting documents too.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ SERIES_BITS = 15
 _SCOPE_BITS = PLACE_BITS + SERIES_BITS
 REBUILD_BATCH = 1_000
 ATTEMPTS = 4
-"""A series is looked for, its scope made, the series made, and then it is there."""
+"""Four attempts suffice: look up the series, create its scope, create the series, and find it."""
 
 
 class DocumentSeries(NamedTuple):
-    """Where documents belong.
+    """The key of a series of documents: a namespace, a kind and a name.
 
     Attributes:
         path: The path of a namespace.
-        kind: What they are: "message", "item" and so on.
-        name: What tells the series from the others of its kind there, such as a conversation's id.
+        kind: The kind of the documents: "message", "item" and so on.
+        name: The name that distinguishes the series in its namespace and kind, such as a conversation's id.
     """
 
     path: str
@@ -52,13 +52,13 @@ class DocumentSeries(NamedTuple):
 
 
 class IndexedDocument(NamedTuple):
-    """What can be found.
+    """A document to index.
 
     Attributes:
-        text: What it is found by.
-        created_at: When it was said or made, in microseconds since 1970.
-        speaker: Who said it, by name.
-        role: Who said it, as models name it.
+        text: The text to index.
+        created_at: The time of the message or of the write, in microseconds since 1970.
+        speaker: The author's name.
+        role: The author's role, as models name it.
     """
 
     text: str
@@ -68,14 +68,14 @@ class IndexedDocument(NamedTuple):
 
 
 class PlacedDocuments(NamedTuple):
-    """Documents that have their places, and are about to be written.
+    """Documents with their places, before the write.
 
     Attributes:
-        numbers: Their numbers.
+        numbers: The numbers of the documents.
         documents: The documents.
-        found: What is indexed of each.
-        embeds: Whether vectors are kept.
-        waiting: How many documents wait for the index.
+        found: The analyzed text of each document.
+        embeds: True if the database keeps vectors.
+        waiting: The number of documents that wait for the index.
     """
 
     numbers: list[int]
@@ -86,11 +86,11 @@ class PlacedDocuments(NamedTuple):
 
 
 def places(tx: Transaction, series: DocumentSeries, documents: Sequence[IndexedDocument]) -> PlacedDocuments:
-    """Make places for documents, whose rows are about to be written.
+    """Reserve places for documents, before their rows are written.
 
     Args:
         tx: The transaction.
-        series: Where they belong; it is made if need be, and so is its namespace.
+        series: The series of the documents. It is created if necessary, and so is its namespace.
         documents: The documents, in their order; at least one.
     """
     found = [analysis.analysed(document.text, document.role) for document in documents]
@@ -118,13 +118,13 @@ def places(tx: Transaction, series: DocumentSeries, documents: Sequence[IndexedD
 
 
 def write(tx: Transaction, placed: PlacedDocuments, owners: Sequence[int], *, waits: bool = True) -> None:
-    """Write documents at the places that were made for them, and index them.
+    """Write documents at the places reserved for them, and index them.
 
     Args:
         tx: The transaction.
-        placed: What `places` gave.
-        owners: The rows that they stand for.
-        waits: Whether they may wait for the index, where the engine has new ones wait. Default: they may.
+        placed: The result of `places`.
+        owners: The rows that the documents stand for.
+        waits: True lets the documents wait for the index, if the engine supports it. Default: True.
     """
     each = list(zip(placed.numbers, owners, placed.documents, placed.found, strict=True))
     _insert(tx, query.insert_document, [_row(*one) for one in each])
@@ -142,14 +142,14 @@ def write(tx: Transaction, placed: PlacedDocuments, owners: Sequence[int], *, wa
 
 
 def replace(tx: Transaction, number: int, old: str, owner: int, new: IndexedDocument) -> None:
-    """Give a document another text.
+    """Replace the text of a document.
 
     Args:
         tx: The transaction.
         number: The document.
-        old: The text that it had.
-        owner: The row that it stands for.
-        new: What it is now.
+        old: The previous text.
+        owner: The row that the document stands for.
+        new: The new document.
     """
     remove(tx, [(number, old)])
     found = analysis.analysed(new.text, new.role)
@@ -160,7 +160,7 @@ def replace(tx: Transaction, number: int, old: str, owner: int, new: IndexedDocu
 
 
 def remove(tx: Transaction, documents: Iterable[tuple[int, str]]) -> None:
-    """Take documents out of the index.
+    """Remove documents from the index.
 
     Args:
         tx: The transaction.
@@ -181,13 +181,13 @@ def remove(tx: Transaction, documents: Iterable[tuple[int, str]]) -> None:
 
 
 def move(tx: Transaction, documents: Sequence[Row], path: str) -> None:
-    """Have documents stand in another namespace, in series of the same kinds and names.
+    """Move documents to another namespace, into series of the same kinds and names.
 
     Args:
         tx: The transaction.
-        documents: With "id", "owner", the table of that, "created_at", "role", and "kind" and "name" of the series, in
-            their order.
-        path: The other namespace; made if need be.
+        documents: Rows with "id", "owner", "owners" (the owner's table), "created_at", "role", and the series' "kind"
+            and "name", in their order.
+        path: The other namespace. It is created if necessary.
     """
     for (kind, name), rows in groupby(sorted(documents, key=_series_of), key=_series_of):
         mine = list(rows)
@@ -211,7 +211,7 @@ def _series_of(row: Row) -> tuple[str, str]:
 
 
 def close(tx: Transaction, path: str, kind: str, name: str | None = None) -> None:
-    """Take away series that have no documents any more, with what is known of their speakers.
+    """Delete series without documents, including the records of their speakers.
 
     Args:
         tx: The transaction.
@@ -226,11 +226,11 @@ def close(tx: Transaction, path: str, kind: str, name: str | None = None) -> Non
 
 
 def absorb(tx: Transaction, new: Sequence[dict[str, Any]] = ()) -> None:
-    """Put everything that waits into the index.
+    """Add all waiting documents to the index.
 
     Args:
         tx: The transaction.
-        new: The terms of documents that need not wait. Default: none.
+        new: The terms of further documents to index. Default: none.
     """
     rows = query.all_waiting(tx)
     if terms := [*({"id": row["document_id"], "terms": row["terms"]} for row in rows), *new]:
@@ -239,7 +239,7 @@ def absorb(tx: Transaction, new: Sequence[dict[str, Any]] = ()) -> None:
 
 
 def refresh(tx: Transaction) -> None:
-    """Index everything anew if another version of the analysis indexed it."""
+    """Rebuild the index if another version of the analysis built it."""
     query.hold_writers(tx)  # another opening that does it ends first
     if is_old(tx):
         emptied(tx)
@@ -254,35 +254,37 @@ def refresh(tx: Transaction) -> None:
 
 
 def emptied(tx: Transaction) -> None:
-    """Forget what is indexed, and keep the documents."""
+    """Empty the index, and keep the documents."""
     query.empty_index(tx)
     query.empty_waiting(tx)
 
 
 def counted(tx: Transaction) -> int:
-    """How many documents there are."""
+    """Return the number of documents."""
     [row] = query.count_index(tx)
     return int(row["documents"])
 
 
 def held(tx: Transaction, kinds: Sequence[str]) -> list[Row]:
-    """Which series hold documents of some kinds, those with the most first: path, name, and whether it is a thread's.
+    """Return the series that hold documents of some kinds, the largest first.
+
+    Each row has the path, the name, and whether the series is a thread's.
 
     Args:
         tx: The transaction.
-        kinds: What the index calls them.
+        kinds: Their names in the index.
     """
     return list(query.series_held(tx, keys=json.dumps(kinds)))
 
 
 def is_old(tx: Transaction) -> bool:
-    """Whether another version of the analysis indexed the database."""
+    """Return true if another version of the analysis indexed the database."""
     [state] = query.search_state(tx)
     return bool(state["analysis"] != analysis.VERSION)
 
 
 def problems(tx: Transaction) -> list[str]:
-    """What the index and its documents disagree on; empty when nothing."""
+    """Return the inconsistencies between the index and its documents; empty if none."""
     [counted] = query.count_index(tx)
     found = []
     if counted["indexed"] + counted["waiting"] != counted["documents"]:
@@ -300,12 +302,12 @@ def problems(tx: Transaction) -> list[str]:
 
 
 def speaker_number(name: str) -> int:
-    """The number by which documents know a speaker."""
+    """Return the number by which documents refer to a speaker."""
     return crc32(name.casefold().encode("utf-8", "surrogatepass"))
 
 
 def _open(tx: Transaction, series: DocumentSeries, first_at: int) -> None:
-    """Make a series, or first the scope that it needs."""
+    """Create a series, or first the scope that it needs."""
     rows = query.scope_series(tx, path=series.path, kind=series.kind, most=1 << SERIES_BITS)
     if rows:
         [row] = rows
@@ -318,7 +320,7 @@ def _open(tx: Transaction, series: DocumentSeries, first_at: int) -> None:
 
 
 def _looked_at_again(tx: Transaction, after: int, limit: int) -> dict[int, analysis.AnalyzedText]:
-    """Renew what is kept beside the documents behind one; return what is indexed of each."""
+    """Update the stored features of the documents after one; return their analyzed texts."""
     page = list(query.documents_after(tx, after=after, limit=limit))
     texts = texts_of(tx, ((row["kind"], row["owner"]) for row in page))
     found = {row["id"]: analysis.analysed("\n".join(texts[row["kind"], row["owner"]]), row["role"]) for row in page}
@@ -329,7 +331,7 @@ def _looked_at_again(tx: Transaction, after: int, limit: int) -> dict[int, analy
 
 
 def texts_of(tx: Transaction, owners: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Sequence[str]]:
-    """The texts of documents by their kinds and the rows that they stand for; () of what cannot be read."""
+    """Return the texts of documents by kind and row; () for unreadable documents."""
     found: dict[tuple[str, int], Sequence[str]] = {}
     for kind, same in groupby(sorted(owners), key=itemgetter(0)):
         mine = [owner for _, owner in same]
@@ -372,7 +374,7 @@ def _speakers(number: int, name: str | None) -> list[dict[str, Any]]:
 
 
 def bring_up_to_date(engine: Engine) -> None:
-    """Index a database anew whose terms are others now."""
+    """Rebuild the index of a database if its terms have changed."""
     if engine.read(is_old):
         engine.write(refresh)
 

@@ -1,13 +1,13 @@
-"""What a search found, in the order of time: repeats are folded, and both sides of a change are there.
+"""Results in the order of time: repeats are folded, and changes have both sides.
 
     fold → changes → the best → by time
 
-A *repeat* says nothing that another text of the same speaker does not say, too. A *change* is two statements about what
-was asked: the later denies what the earlier says, or the reverse, or has a new number for it. That is told by words, so
-some are missed, and some that are found are none. What denies is known of several languages, what brings a new number
-of English alone (`english.toml`). Of facts it is known what ended them.
+A *repeat* says nothing new compared with another text of the same speaker. A *change* is two statements about the
+question's subject: one of them denies the other, or the later has a new number. Changes are detected by words, so there
+are false negatives and false positives. Denials are detected in several languages, new numbers in English alone
+(`english.toml`). For facts, the database records the fact that ended them.
 
-Pure arithmetic over texts; each result is compared with the best `MOST_COMPARED`.
+The module is pure arithmetic over texts. Each result is compared with the best `MOST_COMPARED`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 Order = Literal["score", "time"]
 ORDERS: tuple[Order, ...] = ("score", "time")
-"""In which order results come: the best first, or what was said first."""
+"""The orders of results: the best first, or the oldest first."""
 _OF_TIME = frozenset({"course", "summary"})
-"""What a question asks for that is answered by the evidence of a topic as it came."""
+"""The kinds of answer that need the evidence of a topic in the order of time."""
 MOST_COMPARED = 200
 _LONGEST = 3_000  # characters of a text in which statements are looked for
 _ALIKE = 0.8  # two texts of which one repeats the other share so many of all their terms
 _ABOUT = 0.25  # a statement about the question holds so much of it
-_FEW = 20  # a term that all of so few results hold tells nearly as much as one that only some of them hold
+_FEW = 20  # with so few results, a term in all of them counts nearly as much as one in some
 _SAME = 0.4  # two statements about the same share so much of the shorter one
 _MOST_STATEMENTS = 8  # of a text that are compared with those of others: a pasted table has hundreds
 _STATEMENT = re.compile(r"[.!?;,:]+(?:\s|$)|[\u3002\uff01\uff1f\uff1b\uff0c\n]+")
@@ -45,8 +45,8 @@ class _Statement(NamedTuple):
     Attributes:
         terms: Its terms without stop words and numbers.
         numbers: The terms with digits.
-        denies: Whether it says that something is not so.
-        changes: Whether it says that something is new.
+        denies: True if the statement contains a denial.
+        changes: True if the statement says that something is new.
     """
 
     terms: frozenset[str]
@@ -56,17 +56,20 @@ class _Statement(NamedTuple):
 
 
 def order_for(question: analysis.AnalyzedQuery) -> Order:
-    """The order that suits a question: "time" for the order of events, a summary, or what contradicts what."""
+    """Return the order that suits a question.
+
+    "time" suits questions about the order of events, a summary, or contradictions.
+    """
     return "score" if _OF_TIME.isdisjoint(question.asks_for) else "time"
 
 
 def in_time(found: Sequence[Recollection], question: analysis.AnalyzedQuery, limit: int) -> list[Recollection]:
-    """The evidence of a topic, the oldest first.
+    """Return the evidence of a topic, the oldest first.
 
     Args:
-        found: What a search found. What was said at the same time stays in this order.
-        question: What was asked for.
-        limit: Most results.
+        found: The results of a search. Results of the same time keep this order.
+        question: The question.
+        limit: Maximum results.
     """
     places = _places(sorted(found, key=lambda each: each.created_at))
 
@@ -79,13 +82,13 @@ def in_time(found: Sequence[Recollection], question: analysis.AnalyzedQuery, lim
 
 
 def best(found: Sequence[Recollection], limit: int) -> list[Recollection]:
-    """The best of some results, in the order in which they are given.
+    """Return the best of some results, in the order in which they are given.
 
-    A change has both its sides there, or none; only where there is room for one, that is all there is of it.
+    The results contain both sides of a change, or none. If `limit` has room for one only, they contain one side.
 
     Args:
-        found: What a search found.
-        limit: Most results.
+        found: The results of a search.
+        limit: Maximum results.
     """
     sides: dict[int, list[int]] = {place: [place] for place in range(len(found))}
     for place, by in _replaced(found).items():
@@ -105,7 +108,10 @@ def _places(found: Sequence[Recollection]) -> dict[tuple[object, ...], int]:
 
 
 def _replaced(found: Sequence[Recollection]) -> dict[int, int | None]:
-    """The places of what was replaced, each with that of what replaced it, where that was found, too."""
+    """Map the place of each replaced result to that of its replacement.
+
+    None where the search did not find the replacement.
+    """
     places = _places(found)
     return {
         place: places.get((each.namespace, *each.replaced_by))
@@ -115,7 +121,10 @@ def _replaced(found: Sequence[Recollection]) -> dict[int, int | None]:
 
 
 def _folded(found: Sequence[Recollection], place_of: Callable[[Recollection], int]) -> list[Recollection]:
-    """Results without repeats: of two the fuller stays, of equals the later, and names the other."""
+    """Fold repeats: keep the fuller of two results, or the later of equals.
+
+    The result that is kept names the other in `also`.
+    """
     kept: list[tuple[Recollection, set[str]]] = []
     for each in found:
         terms = set(analysis.terms(each.text))
@@ -140,11 +149,14 @@ def _repeat(one: set[str], other: set[str]) -> bool:
 def _speaker(each: Recollection) -> tuple[object, ...]:
     value = each.value
     who = (value.role, value.name) if isinstance(value, Message) else ()
-    return each.namespace, each.kind, each.replaced_by, *who  # a fact that has ended repeats none that has not
+    return each.namespace, each.kind, each.replaced_by, *who  # a fact that has ended is no repeat of a valid one
 
 
 def _changed(found: Sequence[Recollection], question: analysis.AnalyzedQuery) -> list[Recollection]:
-    """Results, oldest first, of which those that were replaced say so; what replaced what is worth as much as that."""
+    """Set `replaced_by` on results that a later one replaced, given the oldest first.
+
+    Both sides of a change get the higher of their scores.
+    """
     given = list(found)
     known = _replaced(given)
     pairs = [(place, by) for place, by in known.items() if by is not None]
@@ -161,7 +173,10 @@ def _changed(found: Sequence[Recollection], question: analysis.AnalyzedQuery) ->
 
 
 def _pairs(given: Sequence[Recollection], question: analysis.AnalyzedQuery) -> Iterator[tuple[float, int, int]]:
-    """For what replaces something: how sure that is, its place, and that of what says most of the same before it."""
+    """Yield the certainty of each change, its later place, and its earlier place.
+
+    The earlier result is the one that shares the most with the later one.
+    """
     topic = frozenset(question.terms) - analysis.terms_of("talk_words")
     said = [_statements(each) for each in given]
     holding = Counter(term for some in said for term in frozenset().union(*(each.terms for each in some)))
@@ -191,13 +206,17 @@ def _pairs(given: Sequence[Recollection], question: analysis.AnalyzedQuery) -> I
 
 
 def _differ(old: _Statement, new: _Statement) -> bool:
-    """Whether a statement says something else than an earlier one, if both are about the same."""
+    """Return true if a statement differs from an earlier one on the same subject."""
     other_number = new.changes and old.numbers and new.numbers and old.numbers.isdisjoint(new.numbers)
     return old.denies != new.denies or bool(other_number)
 
 
 def _statements(each: Recollection) -> list[_Statement]:
-    """What somebody states: what an assistant explains is no statement, and items and facts have their own versions."""
+    """Return the statements of a result.
+
+    Messages of other roles than the user have none, since an assistant explains. Items and facts have none, since they
+    have their own versions.
+    """
     if each.kind in {"fact", "item"} or (isinstance(each.value, Message) and each.value.role != analysis.USER):
         return []
     found = []

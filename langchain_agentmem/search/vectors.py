@@ -1,20 +1,20 @@
-"""Vectors of documents: which are wanted, which are kept, and which lie nearest to that of a question.
+"""Vectors of documents: the pending ones, the stored ones, and those nearest to a question's.
 
-A document is stored without its vector, and noted as waiting for it in the same transaction; whoever has the embeddings
-gives it one later. What waits is found by its words all the same. Where PostgreSQL has pgvector when
-vectors are first wanted, it compares them; else numpy does.
+A document is stored without its vector and marked as pending in the same transaction. A process with the embeddings
+adds the vector later; until then, keyword search finds the document. If PostgreSQL has pgvector when vectors are first
+wanted, pgvector compares them, else numpy.
 
-Turns of a conversation are short, so the vector of a message is also mixed with its neighbours': the message before
-counts the more when it is a question. numpy is needed only here, and loaded when it is.
+Turns of a conversation are short, so the vector of a message is also mixed with its neighbours'. The message before
+counts more if it is a question. Only this module needs numpy, and it loads numpy on demand.
 
-Embeddings give documents their vectors in the background, in batches, and never in the way of a write. A document waits
-in the database until it has its vector, so nothing is forgotten by a crash, and any process that has the embeddings
-goes on where another ended. The right to embed is a lease, so that two never embed the same. When the embeddings fail,
-everything is found by its words as before, and they are asked again later.
+Documents are embedded in the background, in batches, and never block a write. The database records pending documents,
+so a crash loses none, and any process with the embeddings continues where another ended. Embedding requires a lease, so
+that two processes never embed the same document. If the embeddings fail, keyword search continues, and the embeddings
+are retried later.
 
 `StaticEmbeddings` need no model server: each token has a vector of its own, and a text has the mean of its tokens'
 vectors. They are read from the wheel `wordllama` (MIT license; 32,000 tokens of 256 numbers, 16 MB in memory). That
-package itself is never imported: nothing here can ask the network, and there is nothing to warm up.
+package itself is never imported, so there is no network access and no warm-up.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ if TYPE_CHECKING:
 
 PAGE = 4_000
 _TOGETHER = 32
-"""Ranges that are asked for at once, as a server may be far away."""
+"""Ranges to request in one go, as a server may be far away."""
 MOST_BYTES = 2**30
 """Bytes of vectors that a process keeps in memory."""
 DIGITS = 6
-"""Digits of a cosine: more depend on what else is computed at the same time."""
+"""Digits of a cosine. Further digits depend on what else is computed at the same time."""
 
 Range = tuple[int, int]
 
 MANY = 50_000
-"""Vectors from which on pgvector has an index, and which a search must look through to use it."""
+"""The number of vectors from which on pgvector has an index. A search must cover as many to use the index."""
 SHARE = 0.1
-"""The part of all vectors that a search must look through to use the index."""
+"""The share of all vectors that a search must cover to use the index."""
 _MOST_OF_PGVECTOR, _MOST_INDEXED = 16_000, 4_000  # dimensions
 _NEXT, _BEFORE, _QUESTION_BEFORE, _SECOND = 0.4, 0.4, 0.9, 0.2
 
@@ -72,10 +72,10 @@ class PendingEmbedding(NamedTuple):
     """A document without a vector.
 
     Attributes:
-        ticket: What it is known by until it changes.
-        document: Its number.
-        kind: What it is.
-        owner: The row that it stands for.
+        ticket: The identifier of the document's current state.
+        document: The document's number.
+        kind: The kind in the index.
+        owner: The row that the document stands for.
     """
 
     ticket: int
@@ -85,7 +85,7 @@ class PendingEmbedding(NamedTuple):
 
 
 def want(tx: Transaction, dimensions: int) -> None:
-    """Have vectors of this many dimensions from now on, for what is there already too.
+    """Enable vectors of a number of dimensions, for existing documents too.
 
     Args:
         tx: The transaction.
@@ -108,14 +108,14 @@ def want(tx: Transaction, dimensions: int) -> None:
 
 
 def copy_to_pgvector(tx: Transaction, after: int) -> int | None:
-    """Have pgvector compare a page of the vectors that are there, if it can.
+    """Copy a page of the stored vectors to pgvector, if it is available.
 
     Args:
         tx: The transaction.
-        after: The vector behind which to begin: 0, or the last value.
+        after: The vector to begin after: 0, or the last return value.
 
     Returns:
-        The vector behind which to go on; None when pgvector has all, or is not there.
+        The vector to continue after; None if pgvector has all vectors or is not available.
     """
     [state] = query.vector_state(tx)
     dimensions = state["dimensions"]
@@ -128,14 +128,14 @@ def copy_to_pgvector(tx: Transaction, after: int) -> int | None:
 
 
 def server_side_emptied(tx: Transaction) -> None:
-    """Take back what pgvector was given."""
+    """Delete the vectors copied to pgvector."""
     [state] = query.vector_state(tx)
     if state["pgvector"]:
         query.empty_pgvector(tx)
 
 
 def _lacks_index(tx: Transaction) -> float | None:
-    """Return 0 if pgvector compares so many vectors that an index is wanted, which this role may make; else None."""
+    """Return 0 if pgvector needs an index that this role may make, else None."""
     [state] = query.vector_state(tx)
     if not state["pgvector"] or state["newest"] < MANY or state["dimensions"] > _MOST_INDEXED:
         return None
@@ -143,7 +143,10 @@ def _lacks_index(tx: Transaction) -> float | None:
 
 
 def _serves(tx: Transaction, ranges: Sequence[Range], vectors: int) -> bool:
-    """Whether the index finds what is near in some ranges: they hold so much of all that little is left out."""
+    """Return true if the vector index suits a search through some ranges.
+
+    The ranges must hold so large a share of all documents that the filter leaves out little.
+    """
     if vectors < MANY:
         return False
     [totals] = query.totals(tx, ranges=json.dumps(ranges))
@@ -152,7 +155,7 @@ def _serves(tx: Transaction, ranges: Sequence[Range], vectors: int) -> bool:
 
 
 def _begun(tx: Transaction, dimensions: int) -> bool:
-    """Whether pgvector compares vectors from now on."""
+    """Let pgvector compare vectors from now on; return false if it cannot."""
     [found] = query.pgvector_available(tx)
     if not found["available"] or dimensions > _MOST_OF_PGVECTOR:
         return False
@@ -162,20 +165,20 @@ def _begun(tx: Transaction, dimensions: int) -> bool:
 
 
 def waiting(tx: Transaction, limit: int, *, after: int = -1) -> list[PendingEmbedding]:
-    """The documents that have waited longest for their vectors, of those whose tickets come after one."""
+    """Return the documents that have waited longest for vectors, from those after a ticket."""
     rows = query.unembedded(tx, after=after, limit=limit)
     return [PendingEmbedding(row["ticket"], row["document_id"], row["kind"], row["owner"]) for row in rows]
 
 
 def keep(tx: Transaction, vectors: Mapping[PendingEmbedding, Sequence[bytes]]) -> int:
-    """Keep the vectors of documents, of those that have not changed since they were read.
+    """Store the vectors of documents that have not changed since they were read.
 
     Args:
         tx: The transaction.
-        vectors: For each document the vectors of its passages, as `pack_vector` gives them.
+        vectors: For each document the vectors of its passages, as `pack_vector` returns them.
 
     Returns:
-        How many documents were kept.
+        The number of documents whose vectors were stored.
     """
     query.hold_vectors(tx)
     kept = [each for each in sorted(vectors) if query.take_unembedded(tx, ticket=each.ticket)]
@@ -198,20 +201,23 @@ def _give_pgvector(tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def pack_vector(vector: Sequence[float], dimensions: int) -> bytes:
-    """A vector of length one as it is stored, in half precision; arguments and errors are those of `unit`."""
+    """Return a vector of length one as it is stored, in half precision.
+
+    Arguments and errors are those of `unit`.
+    """
     packed: bytes = unit(vector, dimensions).astype("<f2").tobytes()
     return packed
 
 
 def unit(vector: Sequence[float], dimensions: int) -> Floats:
-    """A vector of the same direction, of length one; of zeros it stays what it is.
+    """Scale a vector to length one; leave a vector of zeros unchanged.
 
     Args:
         vector: The numbers.
-        dimensions: How many there must be.
+        dimensions: The required number of them.
 
     Raises:
-        InvalidInput: There are others, or they are no numbers.
+        InvalidInput: Their number differs, or they are not finite numbers.
     """
     np = numpy()
     try:
@@ -228,23 +234,26 @@ def unit(vector: Sequence[float], dimensions: int) -> Floats:
 
 
 def _stored(vectors: Any) -> Any:
-    """The numbers of vectors that were stored."""
+    """Return the numbers of stored vectors."""
     return numpy().frombuffer(bytes(vectors), dtype="<f2")
 
 
 class VectorQuery(NamedTuple):
-    """The vector of a question, and what is known of the database's.
+    """The vector of a question, and the cache of the database's vectors.
 
     Attributes:
-        vector: The question's, as `unit` gives it.
-        shelf: Vectors that were read before.
+        vector: The question's vector, as `unit` returns it.
+        shelf: The cache of vectors that were read before.
     """
 
     vector: Floats
     shelf: VectorCache
 
     def nearest(self, tx: Transaction, ranges: Sequence[Range], limit: int) -> dict[int, float]:
-        """The documents in some ranges that lie nearest to the question with their cosines, the nearest first."""
+        """Return the documents in some ranges that are nearest to the question, with cosines.
+
+        The nearest come first.
+        """
         [state] = query.vector_state(tx)
         if state["pgvector"]:
             wanted = {"vector": _text(self.vector), "ranges": json.dumps(ranges), "limit": limit}
@@ -272,14 +281,14 @@ class VectorQuery(NamedTuple):
         asking: Collection[int],
         silent: Collection[int] = (),
     ) -> VectorScores:
-        """How near some documents lie to the question.
+        """Return the cosines of some documents to the question.
 
         Args:
             tx: The transaction.
             around: The documents and their neighbours.
             related: The series whose documents are neighbours of each other.
             asking: The documents that are questions.
-            silent: Documents that say nothing of those next to them.
+            silent: Documents that are not mixed into their neighbours.
         """
         np = numpy()
         rows = query.vectors_of(tx, ids=json.dumps(sorted(around)))
@@ -305,11 +314,11 @@ class VectorQuery(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """Vectors of some ranges of documents, and up to what they were read.
+    """Vectors of some ranges of documents, with the state in which they were read.
 
     Attributes:
-        newest: The last vector that had been kept then.
-        removed: How often vectors had been taken away.
+        newest: The last vector stored at that time.
+        removed: The number of removals of vectors until that time.
         numbers: The documents.
         matrix: The vectors, a row for each of `numbers`.
     """
@@ -321,13 +330,16 @@ class _Block(NamedTuple):
 
 
 class VectorCache:
-    """Vectors that were read lately, up to `MOST_BYTES`. What was added since is read when it is needed."""
+    """A cache of recently read vectors, up to `MOST_BYTES`.
+
+    Vectors that were added since are read when they are needed.
+    """
 
     _changing = PerProcess(threading.Lock)
     _blocks: PerProcess[OrderedDict[tuple[Range, ...], _Block]] = PerProcess(OrderedDict)
 
     def within(self, tx: Transaction, ranges: Sequence[Range], dimensions: int, look: Look) -> None:
-        """Look at the numbers of the documents in some ranges with their vectors, part after part."""
+        """Pass the vectors in some ranges, with their documents' numbers, to `look` in parts."""
         np = numpy()
         [state] = query.vector_state(tx)
         key = tuple(ranges)
@@ -351,7 +363,7 @@ class VectorCache:
                 parts.append(matrix)
         if block.newest < state["newest"]:
             with self._changing:
-                self._blocks.pop(key, None)  # so that the one that was used last is forgotten last
+                self._blocks.pop(key, None)  # so that the block used last is evicted last
                 if size <= MOST_BYTES:
                     whole = np.concatenate(numbers), np.concatenate(parts)
                     self._blocks[key] = _Block(state["newest"], state["removed"], *whole)
@@ -359,22 +371,25 @@ class VectorCache:
                     self._blocks.popitem(last=False)
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Clear the cache."""
         with self._changing:
             self._blocks.clear()
 
 
 def _holds(block: _Block, state: Any) -> bool:
-    """Whether what was kept is there still, and not much has come since, so that it is quicker to read only that.
+    """Return true if a block is still valid and reading only the newer vectors is quicker.
 
-    A schema that a tenant has moved to may show less than what was read.
+    After a tenant has moved, its schema may show less than what was read.
     """
     most = max(PAGE, 4 * len(block.numbers))
     return bool(block.removed == state["removed"] and block.newest <= state["newest"] <= block.newest + most)
 
 
 def _top(numbers: Any, cosines: Floats, limit: int) -> dict[int, float]:
-    """The largest cosines by the numbers of documents, of which each may have several; of equals, the newest."""
+    """Return the highest cosines by document number; of equals, the newest.
+
+    Each document may have several cosines.
+    """
     np = numpy()
     wanted = limit
     while True:  # until there are so many documents
@@ -394,10 +409,10 @@ def _top(numbers: Any, cosines: Floats, limit: int) -> dict[int, float]:
 
 
 def numpy() -> Any:
-    """numpy, or an error that says how to get it.
+    """Return the module numpy.
 
     Raises:
-        MissingExtra: It is not installed.
+        MissingExtra: numpy is not installed.
     """
     try:
         import numpy as np  # noqa: PLC0415 - an extra
@@ -407,12 +422,12 @@ def numpy() -> Any:
 
 
 def _text(vector: Any) -> str:
-    """A vector as pgvector reads it."""
+    """Format a vector for pgvector."""
     return json.dumps(vector.tolist())
 
 
 def _read_all(tx: Transaction, ranges: Sequence[Range]) -> Iterator[Rows]:
-    """Read every vector in some ranges; the database has them in the order of their documents."""
+    """Read every vector in some ranges, in the order of the documents."""
     for at in range(0, len(ranges), _TOGETHER):
         together = ranges[at : at + _TOGETHER]
         first = [query.vectors_from.ahead(tx, low=low, end=end, passage=-1, limit=PAGE) for low, end in together]
@@ -425,14 +440,14 @@ def _read_all(tx: Transaction, ranges: Sequence[Range]) -> Iterator[Rows]:
 
 
 def _read_newer(tx: Transaction, after: int, newest: int, ranges: Sequence[Range]) -> Iterator[Rows]:
-    """Read what was added to some ranges after a vector."""
+    """Read the vectors that were added to some ranges after a given one."""
     while after < newest and (rows := query.vectors_within(tx, after=after, ranges=json.dumps(ranges), limit=PAGE)):
         yield rows
         after = rows[-1]["id"] if len(rows) == PAGE else newest
 
 
 NAME = "static"
-"""What it is called in `index={"embed": …}`."""
+"""The name of the static embeddings in `index={"embed": …}`."""
 DIMENSIONS = 256
 """Numbers of a vector."""
 
@@ -450,7 +465,7 @@ class StaticEmbeddings(Embeddings):
         self._tokenizer, self._table = _model()
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """The vectors of texts.
+        """Return the vectors of texts.
 
         Args:
             texts: Any texts.
@@ -459,7 +474,7 @@ class StaticEmbeddings(Embeddings):
         return [self.embed_query(text) for text in texts]
 
     def embed_query(self, text: str) -> list[float]:
-        """The vector of a text.
+        """Return the vector of a text.
 
         Args:
             text: Any text.
@@ -475,7 +490,7 @@ class StaticEmbeddings(Embeddings):
 
 @cache
 def _model() -> tuple[Any, Any]:
-    """The tokenizer, and the vectors of its tokens in half precision."""
+    """Load the tokenizer, and the vectors of its tokens in half precision."""
     found = find_spec("wordllama")
     try:
         from safetensors.numpy import load_file  # noqa: PLC0415 - an extra
@@ -494,21 +509,21 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 EMBED = TaskKey(path_of(()), "embed")
-"""The task that gives documents their vectors, one for the whole database."""
+"""The task that embeds documents, one for the whole database."""
 INDEX = TaskKey(path_of(()), "index_vectors")
-"""The task that makes an index of vectors, where pgvector compares many of them."""
+"""The task that creates an index of vectors, if pgvector compares many of them."""
 BATCH = 64
-"""Documents that are embedded at once."""
+"""Documents in one call of the embeddings."""
 PATIENCE = 2.0
-"""Seconds that a search waits for the vectors of what was just stored."""
+"""Seconds that a search waits for the vectors of newly stored documents."""
 _PROBES = 3  # of a batch that failed, so many are tried alone before the embeddings count as out of order
 
 
 def embed_with(database: Database, embeddings: Any, dimensions: int) -> None:
-    """Give everything that can be found vectors too, from now on.
+    """Embed all searchable documents of a database from now on.
 
     Args:
-        database: Where.
+        database: The database.
         embeddings: LangChain `Embeddings`.
         dimensions: Numbers of a vector.
 
@@ -528,7 +543,7 @@ def embed_with(database: Database, embeddings: Any, dimensions: int) -> None:
 
 
 def embedder_of(database: Database) -> Embedder | None:
-    """What gives the documents of a database their vectors; None where there are no embeddings."""
+    """Return the embedder of a database, or None if it has no embeddings."""
     return database.attachments.get(Embedder)
 
 
@@ -557,10 +572,10 @@ class Embedder:
             self._tasks.append(self._background.keep(INDEX, _lacks_index, self._index))
 
     def serve(self) -> None:
-        """Give what is in the database its vectors, from now on.
+        """Embed the documents of the database from now on.
 
         Raises:
-            InvalidInput: It has vectors of another size.
+            InvalidInput: The database has vectors of another size.
         """
         [state] = self._engine.read(query.vector_state)
         if state["dimensions"] != self.dimensions:
@@ -569,11 +584,11 @@ class Embedder:
             task.wake()
 
     def wake(self, _: Database) -> None:
-        """Something was written: go to work in the background."""
+        """Start work in the background after a write."""
         self._tasks[0].wake()
 
     def close(self) -> None:
-        """Go to work no more. What still waits is kept for the next time."""
+        """Stop working. Pending documents remain recorded for the next time."""
         for task in self._tasks:
             task.stop()
 
@@ -582,9 +597,9 @@ class Embedder:
         self._shelf.clear()
 
     def settle(self) -> None:
-        """Give all documents that wait their vectors now.
+        """Embed all pending documents now.
 
-        A document that the embeddings refuse goes on waiting, and keeps no other from its vector.
+        A document that the embeddings refuse remains pending, and does not block other documents.
 
         Raises:
             Exception: Whatever the embeddings raise.
@@ -610,7 +625,7 @@ class Embedder:
             return None
 
     def _ask(self, method: str, given: Any) -> Any:
-        """Call a method of the embeddings, or its async twin where there is nothing else."""
+        """Call a method of the embeddings, or its async version if there is no other."""
         if not self._awaited:
             try:
                 return getattr(self.embeddings, method)(given)
@@ -619,7 +634,7 @@ class Embedder:
         return run_coroutine(_awaited(getattr(self.embeddings, f"a{method}"), given))
 
     def _embed_waiting(self, lease: Lease) -> None:
-        """Give all documents that wait their vectors, as long as nobody else has taken that over."""
+        """Embed all pending documents, as long as this process holds the lease."""
         refused, ticket = None, -1
 
         def next_batch(tx: Transaction) -> list[PendingEmbedding]:
@@ -634,19 +649,21 @@ class Embedder:
             raise refused
 
     def _index(self, _: Lease) -> None:
-        """Make the index of vectors; no transaction may hold its statements."""
+        """Create the index of vectors, outside of any transaction as its statements require."""
         self._engine.alter(
             self._engine.read(lambda tx: [row["statement"] for row in query.vector_index_statements(tx)])
         )
 
     def _embed_all(self, batch: Sequence[PendingEmbedding]) -> Exception | None:
-        """Embed a batch; where it is refused, one document after the other, the likeliest to succeed first.
+        """Embed a batch; if it is refused, embed its documents one by one.
+
+        The documents that are likeliest to succeed come first.
 
         Returns:
-            Why some were refused, or None.
+            The error that some documents were refused with, or None.
 
         Raises:
-            Exception: Even the likeliest were refused.
+            Exception: Even the likeliest documents were refused.
         """
         try:
             self._embed(batch)
@@ -667,7 +684,7 @@ class Embedder:
         return refused
 
     def _length(self, each: PendingEmbedding) -> int:
-        """The length of a document; what cannot be read comes last."""
+        """Return the length of a document; an unreadable document sorts last."""
         try:
             passages = self._engine.read(lambda tx: self._passages(tx, [each]))
         except AgentMemoryError:  # it is damaged
@@ -675,7 +692,7 @@ class Embedder:
         return sum(map(len, passages[each]))
 
     def _embed(self, batch: Sequence[PendingEmbedding]) -> None:
-        """Give some documents their vectors, outside of any transaction."""
+        """Embed some documents, outside of any transaction."""
         passages = self._engine.read(lambda tx: self._passages(tx, batch))
         texts = list(dict.fromkeys(text for each in passages.values() for text in each if text.strip()))
         found = self._ask("embed_documents", texts) if texts else []
