@@ -1,14 +1,14 @@
-"""Background work: tasks of a database, each of which one process at a time does.
+"""Background work: the tasks of a database, each run by one process at a time.
 
     task = Task(database.background, TaskKey(path, "facts", name), due=seconds_until_due, work=learn)
     task.wake()
 
-A task finds what is to be done in the database, so work that waits when a process is killed is done by the next one.
-Who works holds a *lease*: a row that names its owner for some seconds, and is renewed meanwhile. What was done is
-written only if `Lease.holds` is true in the same transaction: it is not after an erasure, or when another took over.
+A task finds its work in the database, so the next process does the work that was waiting when a process was killed.
+A worker holds a *lease*: a row that names its owner for some seconds and is renewed meanwhile. Results are written only
+if `Lease.holds` is true in the same transaction. It is false after an erasure, or when another worker took over.
 
 Threads and the event loop, which runs the timers, belong to the process, so any number of databases share them. Closing
-a database stops its tasks and gives back its leases; a forked child has threads, timers and leases of its own.
+a database stops its tasks and releases its leases; a forked child has threads, timers and leases of its own.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class TaskKey(NamedTuple):
     Attributes:
         path: The path of its namespace.
         kind: The kind of work.
-        key: What it is done to, such as the name of a branch.
+        key: The object of the work, such as the name of a branch.
     """
 
     path: str
@@ -62,7 +62,7 @@ class TaskKey(NamedTuple):
 
 
 def backoff(failures: int, longest: float = 60.0) -> float:
-    """Return the seconds until the next attempt after some failures: 1, 2, 4, and so on up to a longest."""
+    """Return the seconds until the next attempt after some failures: 1, 2, 4, … `longest`."""
     return min(2.0 ** min(failures, 10), longest)
 
 
@@ -82,17 +82,17 @@ _loop = _Loop()
 
 
 def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on the event loop of the background, which stays the same, and wait for it."""
+    """Run a coroutine on the one event loop of the background, and wait for it."""
     return asyncio.run_coroutine_threadsafe(coroutine, _loop.running).result()
 
 
 def _in_thread(function: Callable[[], object]) -> None:
-    """Call a function in a thread of the background, in a context of its own: no run is its parent."""
+    """Call a function in a background thread, in an empty context: no run is its parent."""
     _working.submit(partial(Context().run, function))
 
 
 class WeakRegistry(Generic[T]):
-    """Objects that are in use. Others may be added, in any thread, while somebody iterates over them."""
+    """A thread-safe weak set of objects in use, which may grow during iteration."""
 
     _changing = PerProcess(threading.Lock)
 
@@ -100,7 +100,7 @@ class WeakRegistry(Generic[T]):
         self._members: WeakSet[T] = WeakSet()
 
     def add(self, member: T) -> None:
-        """Keep an object as long as somebody else does."""
+        """Add an object. The registry holds only a weak reference to it."""
         with self._changing:
             self._members.add(member)
 
@@ -129,11 +129,14 @@ class Lease:
         return bool(self._background.engine.write(lambda tx: self._run(tx, query.take_lease, **times)))
 
     def holds(self, tx: Transaction) -> bool:
-        """Renew the lease, and return whether it still is held. It is, then, to the end of the transaction."""
+        """Renew the lease, and return whether it is still held.
+
+        A renewed lease is held until the end of the transaction.
+        """
         return bool(self._run(tx, query.renew_lease, until=_after(LEASE)))
 
     def release(self) -> None:
-        """Give the lease back, as far as the database still answers."""
+        """Release the lease, if the database still answers."""
         self._left.set()
         with contextlib.suppress(AgentMemoryError):
             self._background.engine.write(lambda tx: self._run(tx, query.release_lease))
@@ -161,7 +164,7 @@ class Lease:
 
 
 def _after(seconds: float) -> int:
-    """The time after some seconds, in microseconds since 1970."""
+    """Return the time after some seconds, in microseconds since 1970."""
     return time.time_ns() // 1000 + int(seconds * 1_000_000)
 
 
@@ -169,14 +172,14 @@ class _State:
     """The state of a task in one process; `changed` guards the rest.
 
     Attributes:
-        wanted: Whether it is to look once more.
-        running: Whether a thread is at it.
-        busy: Whether somebody else held its lease at the last attempt.
-        scheduled: Whether a timer will go on with what is left to do.
-        overdue: Whether somebody waited for it in vain.
-        failures: How often it has failed in a row.
-        timer: The number of its last timer; earlier ones count no more.
-        at_work: The threads that do the work.
+        wanted: Check for work once more.
+        running: A thread runs the task.
+        busy: Somebody else held the lease at the last attempt.
+        scheduled: A timer will continue the remaining work.
+        overdue: A caller waited for the task in vain.
+        failures: The number of consecutive failures.
+        timer: The number of the last timer; earlier timers are ignored.
+        at_work: The threads that run the work.
     """
 
     def __init__(self) -> None:
@@ -187,18 +190,18 @@ class _State:
 
 
 class Task:
-    """Work that is done in the background as soon as there is something to do.
+    """Work that runs in the background as soon as it is due.
 
     Args:
         background: The background of the database.
         key: The name of the task.
         due: Returns the seconds until there is something to do, 0 for now, None for nothing.
-        work: Does it, under a lease, in any thread. It may return the seconds until there is more to do.
-        poll: Seconds after which it looks again unasked. Default: it is always woken.
+        work: Runs under a lease, in any thread. It may return the seconds until more work is due.
+        poll: Seconds between checks without a wake-up. Default: no polling.
         on_stop: Called when the task is stopped.
 
     Attributes:
-        stopped: Whether nothing is done any more.
+        stopped: The task does no more work.
     """
 
     _state = PerProcess(_State)
@@ -221,12 +224,12 @@ class Task:
         background.tasks.add(self)
 
     def wake(self) -> None:
-        """Look soon whether there is something to do. Never waits; a task that failed waits for its next attempt."""
+        """Check soon for work, without waiting. A failed task waits for its next attempt."""
         if not (self._state.failures and self._state.scheduled):
             self._start()
 
     def wake_in(self, seconds: float) -> None:
-        """Look again after some seconds."""
+        """Check for work again after some seconds."""
         state = self._state
         with state.changed:
             state.timer += 1
@@ -235,7 +238,10 @@ class Task:
             state.scheduled = seconds != self._poll
 
     def hurry(self, patience: float) -> None:
-        """Do the work now, and wait some seconds for it. Who waits in vain spares the next ones the waiting."""
+        """Do the work now, and wait for it for `patience` seconds.
+
+        After a wait in vain, the next callers do not wait.
+        """
         state = self._state
         if state.overdue or threading.get_ident() in state.at_work:
             return
@@ -246,17 +252,17 @@ class Task:
             )
 
     def settle(self) -> None:
-        """Do all that is due in this thread, after waiting for others who are at it.
+        """Run all due work in this thread, after waiting for others that run it.
 
         Raises:
-            Exception: What the work raised.
+            Exception: The exception of the work.
         """
         while (pause := self._attempt()) is not None:
             if pause:
                 _wait_a_moment()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until there is nothing to do, at most some seconds. Return whether there is nothing."""
+        """Wait at most `timeout` seconds until no work is left; return whether none is left."""
         state = self._state
         if threading.get_ident() in state.at_work:
             return False
@@ -264,7 +270,7 @@ class Task:
             return state.changed.wait_for(lambda: not state.running and (self.stopped or not state.scheduled), timeout)
 
     def stop(self) -> None:
-        """Do no more in the background. What is being done is not waited for."""
+        """Stop background work. Running work is not waited for."""
         if not self.stopped:
             self.stopped = True
             with self._state.changed:
@@ -287,7 +293,7 @@ class Task:
             self._start()
 
     def _run(self) -> None:
-        """Do what is due until nothing is, in a thread of the background."""
+        """Run due work until none is left, in a background thread."""
         state, pause = self._state, None
         while True:
             with state.changed:
@@ -312,7 +318,10 @@ class Task:
                 logger.warning("Background work %r failed, and will be tried again.", self.key.kind, exc_info=error)
 
     def _attempt(self) -> float | None:
-        """Do what is due, unless another is at it. Return the seconds until another attempt makes sense."""
+        """Do the due work, unless somebody else does it.
+
+        Return the seconds until another attempt makes sense.
+        """
         state, thread = self._state, threading.get_ident()
         if thread in state.at_work:
             return None
@@ -353,7 +362,7 @@ class Background:
 
     Attributes:
         engine: The database.
-        leases: The leases that are held, which closing gives back.
+        leases: The held leases, which closing releases.
         tasks: The tasks, which closing stops.
     """
 
@@ -365,7 +374,7 @@ class Background:
         self._kept: dict[TaskKey, Task] = {}
 
     def keep(self, key: TaskKey, due: Operation[float | None], work: Callable[[Lease], object]) -> Task:
-        """Return the task of the whole database that has this name now; it also looks every few seconds."""
+        """Create and return the database-wide task with this key, which also polls."""
         self._kept[key] = Task(self, key, due, work, poll=POLL)
         return self._kept[key]
 
@@ -379,7 +388,7 @@ class Background:
         """Do all work of the whole database now.
 
         Raises:
-            Exception: What the first task that failed has raised.
+            Exception: The exception of the first task that failed.
         """
         for task in list(self._kept.values()):
             task.settle()
@@ -393,12 +402,15 @@ class Background:
             return work(lease)
 
     def begin(self, key: TaskKey, function: Callable[[], object]) -> None:
-        """Call a function once in the background, under a lease; not while another of this name is. Never waits."""
+        """Call a function once in the background, under a lease, without waiting.
+
+        Skip the call while another call with this key runs.
+        """
         with contextlib.suppress(RuntimeError):  # no thread can be started; the next call tries it again
             _in_thread(partial(self._call_once, key, function))
 
     def close(self) -> None:
-        """Stop the tasks and give the leases back. What is being done is not waited for."""
+        """Stop the tasks and release the leases. Running work is not waited for."""
         for task in self.tasks:
             task.stop()
         if threading.current_thread().name == THREAD_NAME:

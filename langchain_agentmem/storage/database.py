@@ -34,20 +34,20 @@ Outputs: TypeAlias = Callable[[Any], Mapping[str, Any]]
 
 
 class HasDatabase(Protocol):
-    """What a part can be built from: an `AgentMemory`, or another part."""
+    """An object that a part can be built from: an `AgentMemory`, or another part."""
 
     @property
     def database(self) -> Database:
-        """Where it is kept."""
+        """The database of the object."""
         ...
 
 
 class LazyDatabase:
-    """A database for one part alone, which it opens when it has checked everything else.
+    """A database of one part alone, opened after the part has checked everything else.
 
     Args:
-        url: What `Database` takes.
-        opening: How it is opened.
+        url: The URL, as for `Database`.
+        opening: The options of the opening.
     """
 
     def __init__(self, url: Any, opening: DatabaseOptions) -> None:
@@ -55,12 +55,12 @@ class LazyDatabase:
 
     @cached_property
     def database(self) -> Database:
-        """It, open."""
+        """The open database."""
         return self._open()
 
 
 MemoryLike: TypeAlias = "HasDatabase | Database | str | os.PathLike[str]"
-"""What a part can be built from: an `AgentMemory` or another part; or the path or URL of a database."""
+"""The argument to build a part from: an `AgentMemory`, another part, or the path or URL of a database."""
 
 
 class Database:
@@ -68,23 +68,23 @@ class Database:
 
     Attributes:
         engine: The engine that runs its operations.
-        background: Its background work.
-        remembering: Whoever holds something that was read here, and has to `forget` it when something is erased.
-        on_write: Functions that are called when something was written, with where.
-        homes: Functions that give the namespace of a run whose config does not say it; empty where they know none.
-        writing: Whoever still has something to write, and does so when it is told to `close`.
+        background: The background work of the database.
+        remembering: Caches of data read here, which must `forget` it after an erasure.
+        on_write: Functions that are called after each write, with its location.
+        homes: Functions that return the namespace of a run whose config does not name it; empty if unknown.
+        writing: Objects with pending writes, which they write on `close`.
         attachments: Objects that belong to the database and all its views, by their classes.
-        url: What it was opened by. It may hold a password.
-        draining: Whoever has all of its background work done now by `drain`, beside what `Background.settle` does.
+        url: The URL that the database was opened with. It may contain a password.
+        draining: Objects whose `drain` completes their background work, in addition to `Background.settle`.
 
     Args:
         url: A path, ":memory:", a `postgresql://` URL, or a psycopg pool.
         hooks: Functions that are called with every event.
-        trace_content: How traces show what was said and remembered, see `Tracing`.
-        opening: How it is opened.
-        clock: Gives the time.
+        trace_content: The form of messages and memory in traces, see `Tracing`.
+        opening: The options of the opening.
+        clock: Returns the time.
         new_id: Makes ids for messages that have none.
-        scopes: How calls are led to the namespace whose threads share their memory.
+        scopes: The rules that select the namespace of a call.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -127,11 +127,11 @@ class Database:
 
     @property
     def limits(self) -> MemoryLimits:
-        """How much callers may give at most."""
+        """The upper limits for what callers may pass."""
         return self.engine.opening.limits
 
     def now(self) -> int:
-        """The time, in microseconds since 1970."""
+        """Return the time, in microseconds since 1970."""
         return micros(self.clock())
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ class Database:
         self._closes_itself()
 
     def attached(self, kind: type[T], make: Callable[[], T]) -> T:
-        """The one object of a class that belongs to this database, made when it is first wanted."""
+        """Return this database's only object of a class, created at the first call."""
         if kind not in self.attachments:
             with _shared.changing:
                 if kind not in self.attachments:
@@ -151,21 +151,23 @@ class Database:
         return self.attachments[kind]  # type: ignore[no-any-return]  # an object of its key
 
     def within(self, scopes: Scopes) -> Database:
-        """The same database, whose calls are led to a namespace otherwise. Closing it closes nothing.
+        """Return a view of this database that resolves namespaces by other scopes.
+
+        Closing the view closes nothing.
 
         Args:
-            scopes: How.
+            scopes: The scopes of the view.
         """
         view = copy.copy(self)
         view.whole, view.scopes = self.whole or self, scopes
         return view
 
     def is_beside(self, other: Database) -> bool:
-        """Whether both see one database."""
+        """Return whether both objects use the same database."""
         return (self.whole or self) is (other.whole or other)
 
     def emit(self, event: Callable[[], MemoryEvent]) -> None:
-        """Tell the hooks what happened, if there are any."""
+        """Emit an event to the hooks, if any."""
         if self.hooks:
             self.hooks.emit(event())
 
@@ -177,8 +179,8 @@ class Database:
         Args:
             name: Part and verb, "conversation.add". None for a detail of another step.
             do: The operation.
-            inputs: What a trace shows of it; called only when somebody looks.
-            outputs: What it shows of its value. Default: a summary.
+            inputs: Returns the inputs for the trace; called only if somebody listens.
+            outputs: Returns the trace form of the value. Default: a summary.
         """
         check_cancelled()
         with self.step(name, inputs) as step:
@@ -205,7 +207,10 @@ class Database:
         run_type: RunType = "chain",
         config: RunnableConfig | None = None,
     ) -> Step:
-        """Open the traced step `memory.<name>`, for `with`; without a name no step. Others as for `Tracing.step`."""
+        """Open the traced step `memory.<name>`, for `with`; without a name, no step.
+
+        The other arguments are those of `Tracing.step`.
+        """
         if name is None:
             return SILENT
         return self.tracing.step(f"memory.{name}", run_type=run_type, inputs=inputs, config=config)
@@ -235,7 +240,9 @@ _shared = _Shared()
 
 
 def shared(url: str | os.PathLike[str]) -> Database:
-    """The database that parts of this process share by its path or URL, opened now if need be.
+    """Return the database that parts of this process share by path or URL.
+
+    Open it if it is not open yet.
 
     It is open as long as one of the parts that were built from the path is in use. An `AgentMemory` has a database of
     its own. A database in memory is never shared: each call opens a new one.
@@ -244,7 +251,7 @@ def shared(url: str | os.PathLike[str]) -> Database:
         url: A path, ":memory:" or a `postgresql://` URL.
 
     Raises:
-        InvalidInput: It is neither a path nor a URL.
+        InvalidInput: `url` is neither a path nor a URL.
         StorageError: The database cannot be opened.
     """
     text = name_of(url)
@@ -264,7 +271,7 @@ def shared(url: str | os.PathLike[str]) -> Database:
 
 
 def database_of(memory: MemoryLike) -> Database:
-    """The database behind whatever a part was built from.
+    """Return the database of an `AgentMemory`, a `Database`, a path or a URL.
 
     Args:
         memory: An `AgentMemory`, a `Database`, or a path or URL.

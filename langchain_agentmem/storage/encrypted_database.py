@@ -1,12 +1,12 @@
 """Encrypted SQLite files, by SQLCipher: every page of the file and of its log, indexes and all, is encrypted.
 
-Making a key of a passphrase takes SQLCipher half a second (PBKDF2, 256,000 rounds), for every connection. Here it is
-made once for a file and handed to its connections as it is; the file remains one that SQLCipher opens with the
-passphrase. The salt is read through SQLCipher: who opened the file beside SQLite would drop SQLite's locks.
+SQLCipher needs half a second to derive a key from a passphrase (PBKDF2, 256,000 rounds), for every connection. Here the
+key is derived once for a file and passed to its connections. SQLCipher can still open the file with the passphrase. The
+salt is read through SQLCipher: opening the file outside of SQLite would drop SQLite's locks.
 
-`rewrite` encrypts a file, decrypts it, or gives it another key: into a new file, which takes the place of the old one
-when it is whole. Meanwhile it holds SQLite's exclusive lock, so nobody else has the old file open. Its first page is
-overwritten before it is let go, so that who waited for it finds no database there, and writes nothing that is lost.
+`rewrite` encrypts a file, decrypts it, or changes its key. It writes a new file, which replaces the old one when it is
+complete. Meanwhile `rewrite` holds SQLite's exclusive lock, so nobody else has the old file open. It overwrites the
+first page before it releases the lock, so that a waiting process finds no database there, and loses no writes.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ ROUNDS = 256_000
 
 @cache
 def sqlcipher() -> Any:
-    """The driver of encrypted files, which is like Python's `sqlite3`.
+    """Return the driver of encrypted files, which is like Python's `sqlite3`.
 
     Raises:
-        MissingExtra: It is not installed.
+        MissingExtra: The driver is not installed.
     """
     try:
         from sqlcipher3 import dbapi2  # noqa: PLC0415 - an extra
@@ -51,10 +51,10 @@ def sqlcipher() -> Any:
 
 
 class Cipher:
-    """Unlocks the connections to one file.
+    """The cipher that unlocks the connections to one file.
 
     Args:
-        key: Its key, which is asked for now.
+        key: The key, which is fetched now.
     """
 
     def __init__(self, key: EncryptionKey) -> None:
@@ -63,7 +63,7 @@ class Cipher:
         self._made: dict[str, EncryptionKey] = {}
 
     def unlock(self, connection: Any) -> None:
-        """Give a connection the key, before it reads or writes anything."""
+        """Set the key of a connection, before it reads or writes anything."""
         if isinstance(self.key(), str):
             connection.set_key(f"x'{'0' * 64}'")  # which tells the salt, and makes no key
             salt = connection.execute("pragma cipher_salt").fetchone()[0]
@@ -72,7 +72,7 @@ class Cipher:
             connection.set_key(self.specified())
 
     def specified(self) -> str:
-        """The key as SQLCipher takes it for another file, which has a salt of its own."""
+        """Return the key for another file in SQLCipher's form, with a new salt for a passphrase."""
         given = self.key()
         return f"x'{given.hex()}'" if isinstance(given, bytes) else self._specified(os.urandom(16).hex())
 
@@ -84,18 +84,18 @@ class Cipher:
 
 
 def errors_of(key: EncryptionKey | None) -> type[Exception]:
-    """What the driver of a file raises."""
+    """Return the base class of the errors of a file's driver."""
     return sqlite3.Error if key is None else sqlcipher().Error
 
 
 def connected(path: Path | str, key: EncryptionKey | None, *, driver: Any = None, **options: Any) -> Any:
-    """A connection to a file, by the driver that fits.
+    """Open a connection to a file, by the driver that fits.
 
     Args:
-        path: The file; it is made if it is not there.
-        key: Its key; None if it is not encrypted.
+        path: The file. A missing file is created.
+        key: The file's key; None for a plain file.
         driver: The driver of a file that is not encrypted. Default: Python's.
-        **options: What the driver takes besides.
+        **options: Other arguments of the driver.
     """
     cipher = None if key is None else Cipher(key)
     connection = (cipher.driver if cipher else driver or sqlite3).connect(path, **options)
@@ -109,7 +109,7 @@ def connected(path: Path | str, key: EncryptionKey | None, *, driver: Any = None
 
 
 def begins_plain(path: Path) -> bool:
-    """Whether a file begins as a SQLite file does that is not encrypted."""
+    """Return whether a file begins like an unencrypted SQLite file."""
     with path.open("rb") as file:
         return file.read(len(PLAIN_BEGINS)) == PLAIN_BEGINS
 
@@ -118,8 +118,8 @@ def rewrite(path: Path, key: EncryptionKey | None, new_key: EncryptionKey | None
     """Write a file anew under another key.
 
     Args:
-        path: The file, which nobody has open.
-        key: Its key; None if it is not encrypted.
+        path: The file, which no process has open.
+        key: The file's key; None for a plain file.
         new_key: The key that it gets; None for none.
         progress: Receives reports of how far it has come.
 
@@ -127,7 +127,7 @@ def rewrite(path: Path, key: EncryptionKey | None, new_key: EncryptionKey | None
         InvalidInput: There is no such file, or it cannot be written.
         DatabaseBusy: Somebody has it open.
         DatabaseUnreadable: The key does not fit, or the file is damaged.
-        ForeignDatabase: It is another program's.
+        ForeignDatabase: The file belongs to another program.
         MissingExtra: SQLCipher is not installed.
     """
     driver, name = sqlcipher(), safe_repr(str(path))
@@ -160,7 +160,7 @@ def rewrite(path: Path, key: EncryptionKey | None, new_key: EncryptionKey | None
 
 @contextlib.contextmanager
 def _alone(path: Path, key: EncryptionKey | None) -> Iterator[Any]:
-    """A connection that keeps all others out, whatever it does."""
+    """Open a connection that locks all others out until it is closed."""
     connection = connected(path, key, driver=sqlcipher(), timeout=0, isolation_level=None)
     with contextlib.closing(connection):
         for statement in (
@@ -188,7 +188,7 @@ def _export(source: Any, made: Path, key: EncryptionKey | None) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Have the names in a folder outlast a power cut, where the system can."""
+    """Make the names in a folder survive a power cut, if the system can."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -216,7 +216,7 @@ def file_error(error: Exception, path: Path, done: str, *, keyed: bool) -> error
 
 
 def no_database(path: str, *, keyed: bool) -> str:
-    """The error message for a file that SQLite takes for no database.
+    """Return the error message for a file that SQLite does not accept as a database.
 
     Args:
         path: The file.

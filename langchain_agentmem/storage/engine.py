@@ -35,7 +35,7 @@ from langchain_agentmem.storage.transaction import Operation, Select, Transactio
 T = TypeVar("T")
 
 LONGEST = 7 * 24 * 3600
-"""Seconds that a wait may be told to last."""
+"""The allowed seconds of a wait."""
 
 SCHEMA = "agentmem"
 POOL_SIZE = 10
@@ -57,19 +57,19 @@ class OpeningOptions(TypedDict, total=False):
 
 
 class DatabaseOptions(NamedTuple):
-    """How a database is opened.
+    """The options with which a database is opened.
 
     Attributes:
         synchronous: SQLite's durability, "NORMAL" (a power cut may take the last commits, never the database) or
             "FULL".
-        busy_timeout: Seconds to wait for others that write.
-        timeout: Seconds to wait for an answer of a server, or until it can be reached again.
-        schema: The schema of PostgreSQL in which everything is.
-        pool_size: Most connections to PostgreSQL at once.
-        read_only: Whether nothing is written.
-        migrate: Whether a database of an older version is brought up to date; if not, it is refused.
-        limits: How much callers may give at most.
-        key: What encrypts a SQLite file. Default: the key in the environment, if any.
+        busy_timeout: Seconds to wait for other writers.
+        timeout: Seconds to wait for a server's answer, or until the server can be reached again.
+        schema: The PostgreSQL schema that holds all tables.
+        pool_size: Maximum number of simultaneous connections to PostgreSQL.
+        read_only: Write nothing.
+        migrate: Upgrade a database of an older version. If False, such a database is refused.
+        limits: The upper limits for what callers may pass.
+        key: The key that encrypts a SQLite file. Default: the key in the environment, if any.
     """
 
     synchronous: str = "NORMAL"
@@ -84,15 +84,15 @@ class DatabaseOptions(NamedTuple):
 
     @classmethod
     def of(cls, options: OpeningOptions) -> DatabaseOptions:
-        """The same of options, out of which the key is taken, so that nobody sees it there."""
+        """Create the options from keyword arguments, and remove the key from these to hide it."""
         key = EncryptionKey.of(options.pop("key", None))
         return cls(**options)._replace(key=key)  # type: ignore[arg-type]  # the one that is not there any more
 
     def checked(self) -> DatabaseOptions:
-        """The same.
+        """Return the options after checking them.
 
         Raises:
-            InvalidInput: Something of it cannot be.
+            InvalidInput: An option is invalid.
         """
         options = self._asdict()
         del options["key"], options["limits"]
@@ -107,13 +107,13 @@ class DatabaseOptions(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """How many bytes a database takes.
+    """The numbers of bytes that a database takes.
 
     Attributes:
-        total: Of all of it.
-        free: Of what is free for what comes next.
-        log: Of what was written and is not part of it yet.
-        tables: By the names of tables, with their indexes.
+        total: Bytes of the whole database.
+        free: Bytes that are free for new data.
+        log: Bytes of the log that are not yet part of the database.
+        tables: Bytes by table name, indexes included.
     """
 
     total: int
@@ -123,13 +123,13 @@ class Sizes(NamedTuple):
 
 
 class HealthCheck(NamedTuple):
-    """One check of a database or of what surrounds it.
+    """The result of one check of a database or its environment.
 
     Attributes:
         name: The name of the check, such as "vectors".
-        level: "ok", "note" for what is good to know, "problem" for what needs a remedy.
-        text: What was found.
-        remedy: What to do about it.
+        level: "ok", "note" for information, "problem" for a fault that needs a remedy.
+        text: The finding.
+        remedy: The action to take.
     """
 
     name: str
@@ -139,12 +139,12 @@ class HealthCheck(NamedTuple):
 
 
 class ActiveCalls:
-    """The calls of one process that are under way.
+    """The running calls of one process.
 
     Attributes:
         changed: Guards the others, and is notified when a call has ended.
-        running: The threads inside a call. A thread may stand there twice.
-        held: Whether no call may begin now, except within another.
+        running: The threads inside a call. A thread may be listed twice.
+        held: No call may begin now, except within another.
     """
 
     def __init__(self) -> None:
@@ -154,10 +154,10 @@ class ActiveCalls:
 
 
 class RollbackRequested(Exception):
-    """Ends a rehearsal.
+    """The exception that rolls back a rehearsal.
 
     Args:
-        value: What the operation returned.
+        value: The result of the operation.
     """
 
     def __init__(self, value: Any) -> None:
@@ -170,10 +170,10 @@ class Engine(ABC):
 
     Attributes:
         dialect: "sqlite" or "postgres".
-        path: Where the database is, as errors may show it.
-        lasting: Whether what is written outlasts the engine.
-        encrypted: Whether a key encrypts what is written.
-        opening: How it was opened.
+        path: The location of the database, in the form for errors.
+        lasting: Written data outlasts the engine.
+        encrypted: A key encrypts written data.
+        opening: The options of the opening.
     """
 
     dialect: str
@@ -194,18 +194,21 @@ class Engine(ABC):
 
     @abstractmethod
     def _close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
 
     def problems(self) -> list[str]:
-        """What the engine itself finds wrong with its files. Default: a server checks its pages when they are read."""
+        """Return the faults that the engine itself finds in its files.
+
+        Default: none, since a server checks its pages when they are read.
+        """
         return []
 
     @abstractmethod
     def sizes(self) -> Sizes:
-        """How many bytes are in use, and by which tables."""
+        """Return the numbers of bytes in use, in all and by table."""
 
     def health(self) -> Iterator[HealthCheck]:
-        """Check the rights of the user and what surrounds the database. It reads little and changes nothing."""
+        """Check the user's rights and the environment. Little is read, nothing is changed."""
         [row] = self.read(query.count_unembedded)
         if not row["dimensions"]:
             yield HealthCheck("vectors", "ok", "none are wanted: search goes by words")
@@ -222,17 +225,19 @@ class Engine(ABC):
         """Rewrite the storage so that nothing deleted can be read from it any more."""
 
     def release(self) -> None:  # noqa: B027 - PostgreSQL's autovacuum does it
-        """Give the space of what was deleted back to the system, a little at a time, if nobody is in the way."""
+        """Return freed space to the system in small steps, if no other writer is active."""
 
     @abstractmethod
     def snapshot(self) -> AbstractContextManager[Select]:
-        """Return a context in which any statement reads the database as of the moment when it is entered."""
+        """Return a context for statements that read the database as of the entry of the context."""
 
     def alter(self, statements: Sequence[str]) -> None:
-        """Run statements that take long and that no transaction may hold. Closing the engine does not wait for them.
+        """Run long statements that must not run in a transaction.
+
+        Closing the engine does not wait for them.
 
         Args:
-            statements: The SQL of each, which somebody else may run again after any of them.
+            statements: The SQL statements. Another process may run them again after any of them.
         """
         raise NotImplementedError
 
@@ -263,7 +268,7 @@ class Engine(ABC):
 
         Raises:
             MemoryClosed: The engine was closed.
-            DatabaseReadOnly: It was opened to be read only.
+            DatabaseReadOnly: The database was opened read-only.
             StorageError: The database failed; nothing was written.
         """
         if self.opening.read_only:
@@ -309,7 +314,7 @@ class Engine(ABC):
 
     @property
     def usable(self) -> bool:
-        """Whether the engine is open."""
+        """True while the engine is open."""
         return not self._closed
 
     @contextlib.contextmanager

@@ -1,6 +1,6 @@
-"""Tables of other programs: what they are known by, and their rows. Their database is opened to be read only.
+"""Tables of other programs, and their rows. Their database is opened read-only.
 
-The names of tables and columns that stand in a statement here are those that the database itself has told.
+Statements here contain only names of tables and columns that the database itself reported.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _PAGE = 500
 
 
 def columns_in(connection: sqlite3.Connection) -> Columns:
-    """The tables of a SQLite database."""
+    """Return the columns of the tables of a SQLite database."""
     return _grouped(connection.execute(_TABLES))
 
 
 def quoted(name: str) -> str:
-    """A name as SQL takes it."""
+    """Quote a name for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -65,11 +65,11 @@ class ForeignTables:
                     cursor.close()
 
     def rows(self, table: str, *order: str) -> Iterator[dict[str, Any]]:
-        """The rows of a table.
+        """Yield the rows of a table.
 
         Args:
             table: One of `columns`.
-            *order: By which columns they are ordered; those that the table lacks are left out.
+            *order: The columns to order the rows by. Columns that the table lacks are ignored.
 
         Raises:
             InvalidInput: The database cannot be read.
@@ -78,7 +78,7 @@ class ForeignTables:
         return self._read(f"select * from {quoted(table)}" + (f" order by {by}" if by else ""))  # noqa: S608
 
     def counts(self, table: str, column: str) -> dict[Any, int]:
-        """How many rows have each value of a column of a table, in the order of the values."""
+        """Count the rows of a table by the values of a column, in the order of the values."""
         counted = f"select {quoted(column)} as value, count(*) as count from {quoted(table)} group by 1 order by 1"  # noqa: S608
         return {row["value"]: int(row["count"]) for row in self._read(counted)}
 
@@ -99,7 +99,10 @@ def foreign_tables(source: Path | str) -> Iterator[ForeignTables]:
 
 
 def read_only(path: Path) -> sqlite3.Connection:
-    """Open a SQLite file so that nothing can be written to it, nor beside it while nobody else has it open."""
+    """Open a SQLite file read-only.
+
+    While nobody else has the file open, no file is written next to it either.
+    """
     # A file whose log was folded into it is opened by nobody; to be read only, it must not get a log again.
     resting = _has_log_format(path) and not path.with_name(path.name + "-wal").exists()
     uri = f"file:{quote(str(path.absolute()))}?mode=ro" + ("&immutable=1" if resting else "")
@@ -152,7 +155,7 @@ def _grouped(pairs: Iterable[tuple[str, str]]) -> Columns:
 
 @contextmanager
 def _told(name: str, *errors: type[Exception]) -> Iterator[None]:
-    """What a driver raises becomes an error of ours."""
+    """Translate the errors of a driver into `InvalidInput`."""
     try:
         yield
     except errors as error:

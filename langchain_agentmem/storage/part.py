@@ -1,4 +1,4 @@
-"""What each feature tells of itself, so that search and upkeep serve all features and know none of them by name."""
+"""The description of each feature for search and maintenance, which know no feature by name."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from langchain_agentmem.storage.engine import Engine
 from langchain_agentmem.storage.transaction import Operation, Transaction
 
 TextsOf: TypeAlias = Callable[[Transaction, Sequence[int]], dict[int, tuple[str, ...]]]
-"""Gives the texts by which things of a kind are found, by their rows."""
+"""A function that returns the searchable texts of a kind, by their rows."""
 RecollectionsOf: TypeAlias = Callable[[Transaction, Sequence[Any], int, Any], Mapping[int, Any]]
-"""Gives what some hits of a search are to the user, at a time and seen from somewhere, by their documents."""
+"""A function that converts hits, by their documents, into results for a user at a time and position."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,10 +24,10 @@ class SearchableKind:
     """A kind of thing that a search finds.
 
     Attributes:
-        stored_as: What the index calls it.
-        texts: How its texts are read, for when the index is made anew.
-        recollections: What its hits are to the user.
-        named: Whether it is found only where its conversation is named.
+        stored_as: The name of the kind in the index.
+        texts: Reads the texts of the kind, to rebuild the index.
+        recollections: Converts hits into results for the user.
+        named: Find the kind only if its conversation is named.
     """
 
     stored_as: str
@@ -42,11 +42,11 @@ class Erasure:
 
     Attributes:
         low: The first path of the namespaces.
-        high: The path behind the last.
+        high: The path after the last.
         name: Only what belongs to the conversation or thread of this id. Default: everything in the namespaces.
-        threads: Whether threads are deleted too: not where a conversation alone was named.
-        removed: How much was deleted, by the names of `EraseReport`.
-        conversations: Path and name of the conversations that were deleted.
+        threads: Delete threads too. False if only a conversation was named.
+        removed: The numbers of deleted entries, by the names of `EraseReport`.
+        conversations: Path and name of the deleted conversations.
     """
 
     low: str
@@ -58,7 +58,7 @@ class Erasure:
 
 
 CheckpointMessage: TypeAlias = tuple[str | None, Any]
-"""A message of a checkpoint: its id or None, and its stored body, or the message where that is stored otherwise."""
+"""A message of a checkpoint: its id or None, and its stored body, or the message if it is stored otherwise."""
 
 
 class RecordedMessage(NamedTuple):
@@ -66,10 +66,10 @@ class RecordedMessage(NamedTuple):
 
     Attributes:
         entry: The entry of the log; its key is the name of the message there.
-        hash: The digest of its body.
-        nameless: Whether it is named by its content, and by how often that was named before.
-        made: Whether a compaction made or altered it, so that it is no newer version of what was said.
-        new: Whether it was not there, or had other content.
+        hash: The digest of the message's body.
+        nameless: The message has no id. Its content and the count of earlier equal contents name it.
+        made: A compaction made or altered the message, so it is no newer version of the original message.
+        new: The message was missing, or had other content.
     """
 
     entry: Any
@@ -81,16 +81,16 @@ class RecordedMessage(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """A feature, as what serves all features needs to know it.
+    """A feature, with the data that code for all features needs.
 
     Attributes:
-        found: What a search finds of it, by what a user calls it; a kind may be stored in several forms.
-        usual: Whether it is looked for by a user who names no kinds. Default: it is.
-        unsettled: Whether something waits to be entered in the index before it is searched. Default: nothing does.
-        settle: Enters it.
-        tables: Its tables, by what `stats` calls that part of the database.
-        verify: Its checks, by name; each gives what is wrong, in sentences.
-        erase: Deletes what an erasure names.
+        found: The searchable kinds of the feature by the user's name; a kind may be stored in several forms.
+        usual: Search the feature when a user names no kinds. Default: True.
+        unsettled: Returns whether entries wait to be indexed before a search. Default: none wait.
+        settle: Indexes the waiting entries.
+        tables: The feature's tables, by the name that `stats` uses for that part of the database.
+        verify: The feature's checks, by name; each returns the faults as sentences.
+        erase: Deletes the data that an erasure names.
     """
 
     found: Mapping[str, Sequence[SearchableKind]] = field(default_factory=dict)
@@ -107,10 +107,10 @@ class Parts:
 
     Attributes:
         all: The features.
-        kinds: What a user can look for.
-        usual_kinds: What a user looks for who names no kinds.
-        texts: How texts are read, by what the index calls their kind.
-        recollections: What hits are to the user, by the same.
+        kinds: The kinds that a user can search.
+        usual_kinds: The kinds that are searched when the user names none.
+        texts: The readers of texts, by the index's name of their kind.
+        recollections: The converters of hits into results for the user, by the same names.
 
     Args:
         parts: The features.
@@ -127,11 +127,11 @@ class Parts:
         self.recollections: Mapping[str, RecollectionsOf] = {each.stored_as: each.recollections for each in every}
 
     def stored_as(self, kinds: Sequence[str] | None, *, named: bool = False) -> tuple[str, ...]:
-        """What the index calls what a user looks for.
+        """Return the index's names for the kinds that a user searches.
 
         Args:
             kinds: Some of `kinds`; None for `usual_kinds`.
-            named: Whether a conversation is named.
+            named: True if the search names a conversation.
         """
         wanted = self.usual_kinds if kinds is None else kinds
         return tuple(each.stored_as for kind in wanted for each in self._found[kind] if named or not each.named)
@@ -139,16 +139,16 @@ class Parts:
 
 @cache
 def all_parts() -> Parts:
-    """Every feature of the package, loaded when they are first wanted: `langchain_agentmem.parts` names them."""
+    """Load all features of the package, which `langchain_agentmem.parts` lists."""
     return Parts(import_module("langchain_agentmem.parts").PARTS)
 
 
 @cache
 def thread_listener() -> Any:
-    """Return the module that records the messages of threads, `conversations/recorded_messages.py`."""
+    """Return the module that records the messages of threads."""
     return import_module("langchain_agentmem.conversations.recorded_messages")
 
 
 def bring_up_to_date(engine: Engine) -> None:
-    """Have the search index renewed in a database that is opened, where an older version made it."""
+    """Renew a search index that an older version made, in a database that is being opened."""
     import_module("langchain_agentmem.search.search_index").bring_up_to_date(engine)

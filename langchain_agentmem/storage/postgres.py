@@ -55,7 +55,7 @@ T = TypeVar("T")
 RETRIES = 100
 _ADVISORY_LOCK = 0x41474D45
 _CHANGED = ("autocommit", "row_factory", "prepare_threshold", "isolation_level", "read_only")
-"""What is set otherwise on a connection that is lent for a while."""
+"""The attributes that are changed on a borrowed connection."""
 
 _OLDER_LASTS = """
     select pg_snapshot_xmin(pg_current_snapshot()) <= %(id)s::xid8
@@ -87,20 +87,20 @@ _LOOK_IN = "select set_config('search_path', %s, true)"
 
 
 class _UnreachableError(psycopg.OperationalError):
-    """No connection could be made, but perhaps later."""
+    """The error of a failed connection attempt that may succeed later."""
 
 
 class _LostError(_UnreachableError):
-    """The connection broke, as in a restart of the server: nothing was written."""
+    """The error of a broken connection, as in a server restart: nothing was written."""
 
 
 _FORGOTTEN = (pg.InvalidSqlStatementName, pg.DuplicatePreparedStatement)
-"""What a pooler causes that passes for the server itself, and gives a transaction another server."""
+"""Errors caused by a pooler that poses as the server, and moves a transaction to another server."""
 _RETRIED = (errors.BranchMoved, pg.SerializationFailure, pg.DeadlockDetected, psycopg.IntegrityError, *_FORGOTTEN)
-"""What another transaction may cause: the operation begins again and finds the new state. A constraint is broken when
-content was collected by one transaction between being found and being named by another."""
+"""Errors that another transaction may cause: the operation is run again and finds the new state. A constraint fails if
+one transaction collects content after another found it, but before that stores a reference."""
 _PASSING = (pg.CannotConnectNow, pg.TooManyConnections, pg.AdminShutdown, pg.CrashShutdown)
-"""Why a server that can be reached takes nobody, for a while, or lets go at once of whom it took."""
+"""Errors of a reachable server that temporarily accepts no connection, or drops new ones immediately."""
 
 _NO_RIGHT = (
     "This role may not do that. Let the owner of the schema grant it, or run: agentmem migrate URL; then open the "
@@ -123,7 +123,7 @@ _ERRORS: tuple[tuple[type[Exception], errors.StorageError], ...] = (
 
 @cache
 def prepared(sql: str) -> PreparedQuery:
-    """A query with named parameters, as PostgreSQL takes it."""
+    """Translate a query with named parameters for PostgreSQL."""
     text, names = numbered(sql, "$")
     return PreparedQuery(text.encode(), names, returns_rows(sql), writes(sql))
 
@@ -146,7 +146,7 @@ _IDENTITIES = (
 
 
 class _PostgresTransaction(Transaction):
-    """A transaction that a session has begun, until the block of its `with` ends.
+    """A transaction on a session, active until the block of its `with` ends.
 
     Queries are pipelined: only rows that are needed now are waited for.
     """
@@ -205,7 +205,7 @@ class PostgresEngine(Engine):
     Args:
         url: A `postgresql://` URL, a connection string such as "host=localhost dbname=app", or a psycopg pool, which is
             used and never closed.
-        opening: How it is opened. What is said of SQLite does not matter.
+        opening: The options of the opening. Options for SQLite are ignored.
 
     Raises:
         ForeignDatabase: The schema `agentmem` exists and is not ours.
@@ -291,10 +291,10 @@ class PostgresEngine(Engine):
         return value
 
     def _was_committed(self, lost: Session) -> bool:
-        """Whether the last transaction of a session that was lost in the commit was carried out.
+        """Return whether the transaction was committed in whose commit a session was lost.
 
         Raises:
-            StorageError: It cannot be found out.
+            StorageError: The result of the commit cannot be determined.
         """
 
         def count(tx: Transaction) -> NoReturn:
@@ -314,7 +314,7 @@ class PostgresEngine(Engine):
             ) from error
 
     def _undone(self, session: Session, error: BaseException) -> bool:
-        """Take back what a transaction did that failed; whether the connection is still there."""
+        """Roll back a failed transaction; return whether the connection still works."""
         if isinstance(error, _FORGOTTEN):
             session.direct = False  # every other session finds it out for itself
         if isinstance(error, Exception) and not isinstance(error, NoAnswerError) and not session.broken:
@@ -332,7 +332,7 @@ class PostgresEngine(Engine):
 
     @contextlib.contextmanager
     def _connection(self) -> Iterator[psycopg.Connection[Any]]:
-        """A connection that commits every statement."""
+        """Open a connection in autocommit mode."""
         if isinstance(self._pool, Pool):
             with self._connected(row_factory=dict_row) as connection:
                 yield connection
@@ -350,17 +350,17 @@ class PostgresEngine(Engine):
 
     @contextlib.contextmanager
     def _waiting_for_locks(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
-        """A transaction that waits for a lock as long as the database was opened with."""
+        """Open a transaction that waits for locks up to `busy_timeout` seconds."""
         with connection.transaction():
             wait = milliseconds(self.opening.busy_timeout)
             connection.execute("select set_config('lock_timeout', %s, true)", (wait,))
             yield
 
     def _session(self) -> Session:
-        """A new session.
+        """Open a new session.
 
         Raises:
-            _UnreachableError: The server cannot be reached, or takes nobody now.
+            _UnreachableError: The server cannot be reached, or accepts no connection now.
         """
         connection = None
         try:
@@ -398,7 +398,7 @@ class PostgresEngine(Engine):
         return Connection.connect(**(given | fixed | options))
 
     def _missing(self, select: Callable[[str], Iterable[Any]]) -> list[engine.Migration]:
-        """What the schema lacks."""
+        """Return the migrations that the schema lacks."""
         rows = select(f"select tablename from pg_tables where schemaname = '{self.opening.schema}'")  # noqa: S608 - checked
         records = f'"{self.opening.schema}".{engine.RECORDS}'
         return self._pending({row["tablename"] for row in rows}, lambda: select(f"select name from {records}"))  # noqa: S608
@@ -445,14 +445,18 @@ class PostgresEngine(Engine):
         yield from super().health()
 
     def sizes(self) -> Sizes:
-        """Bytes of the whole schema and of each table, indexes included, in milliseconds however much there is."""
+        """Return the bytes of the schema and of each table, indexes included.
+
+        The query takes milliseconds at any size.
+        """
         tables = {row["name"]: row["bytes"] for row in self.read(query.table_sizes)}
         return Sizes(total=sum(tables.values()), free=0, log=0, tables=tables)
 
     def scrub(self) -> None:
-        """Rewrite every table and index with VACUUM FULL. The server's own log and backups are the server's affair.
+        """Rewrite every table and index with VACUUM FULL.
 
-        Who does not own the tables may not do so, and is told in a warning of the log.
+        The server's own log and backups stay as they are.
+        For a role that does not own the tables, only a warning is logged.
         """
         tables = self.read(query.table_sizes)
         if not all(table["owned"] for table in tables):
@@ -471,14 +475,20 @@ class PostgresEngine(Engine):
                 connection.execute(psycopg.sql.SQL("vacuum (full) {}").format(name))
 
     def alter(self, statements: Sequence[str]) -> None:
-        """Run statements that take long and that no transaction may hold. Closing the engine does not wait for them."""
+        """Run long statements that must not run in a transaction.
+
+        Closing the engine does not wait for them.
+        """
         self._check()
         with translated(self.path), self._connection() as connection:
             for statement in statements:
                 connection.execute(statement.encode())
 
     def _outwait_older_transactions(self, connection: psycopg.Connection[Any]) -> None:
-        """VACUUM keeps what a transaction older than the erasure may still see, so such transactions must end first."""
+        """Wait for the end of transactions that are older than the erasure.
+
+        VACUUM keeps rows that such a transaction may still see.
+        """
         deadline = time.monotonic() + self.opening.busy_timeout
         [now] = connection.execute("select pg_current_xact_id()::text as id").fetchall()
         while True:
@@ -514,17 +524,17 @@ class PostgresEngine(Engine):
 
     @contextlib.contextmanager
     def connection(self) -> Iterator[psycopg.Connection[Any]]:
-        """A connection of its own, which commits every statement; driver errors leave as our own."""
+        """Open a dedicated autocommit connection that raises driver errors as the package's own."""
         with self._in_use(), translated(self.path), self._connection() as connection:
             yield connection
 
 
 @contextlib.contextmanager
 def translated(path: str) -> Iterator[None]:
-    """Driver errors leave as our own.
+    """Translate driver errors into errors of this package.
 
     Args:
-        path: Which database, as errors show it.
+        path: The database, in the form for errors.
     """
     try:
         yield
@@ -539,13 +549,13 @@ def translated(path: str) -> Iterator[None]:
 
 
 def address_of(url: str) -> str:
-    """Check what names a database, and give it as errors and logs may show it.
+    """Check the name of a database, and return it in the form for errors and logs.
 
     Args:
         url: A URL, or a connection string.
 
     Raises:
-        InvalidInput: It cannot be understood, or only otherwise than it was meant.
+        InvalidInput: The name cannot be parsed, or only differently than meant.
     """
     told = without_passwords(url)
     if (problem := _misunderstood(url, has_password=told != url)) is None:
@@ -558,7 +568,10 @@ def address_of(url: str) -> str:
 
 
 def _misunderstood(url: str, *, has_password: bool) -> str | None:
-    """Why an address cannot be used, if it cannot: what the driver says of one with a password may tell some of it."""
+    """Return the reason why an address is unusable, or None if it is usable.
+
+    For an address with a password, the driver's message is left out: it may reveal part of the password.
+    """
     try:
         parts = psycopg.conninfo.conninfo_to_dict(url)
     except (psycopg.Error, ValueError) as error:

@@ -1,19 +1,19 @@
-"""A connection to PostgreSQL on which statements travel together.
+"""A connection to PostgreSQL that pipelines its statements.
 
-What a transaction costs is round trips, and the driver's own work for each of them. So a session speaks libpq's
-pipeline mode, through the driver's wrapper of libpq: every statement is only put into the pipe, and the session waits
-when somebody wants rows. Statements that return none, the beginning and the commit wait for nothing of their own.
-Should such a statement fail, this is heard at the next wait, in the same transaction. The driver's own pipeline takes
+The cost of a transaction is round trips, and the driver's own work for each of them. So a session uses libpq's pipeline
+mode, through the driver's wrapper of libpq. Every statement is only sent into the pipeline, and the session waits when
+rows are read. Statements that return no rows, the beginning and the commit do not wait. If such a statement fails, the
+error appears at the next wait, in the same transaction. The driver's own pipeline takes
 twice the time (`tests/benchmarks/postgres_session.py`).
 
 Nothing of a session outlasts a transaction on the server, so that a pooler may give each transaction another server:
-settings are those of the transaction. Where the session speaks with the server itself, statements are prepared when
-they are first used. Behind a pooler only a statement that follows itself is not parsed again; since a transaction ends
-otherwise than the next one begins, this holds within one. Nobody waits for the end of a transaction that only read, but
-behind a pooler the next one begins after it.
+settings are those of the transaction. If the session is connected to the server itself, statements are prepared at
+their first use. Behind a pooler, only a statement that repeats the one before it is not parsed again; since a
+transaction does not end as the next one begins, this applies within one transaction. No caller waits for the end of a
+read-only transaction, but behind a pooler the next transaction begins after it.
 
-A `Pool` lends a few sessions to as many threads as come. The one that was given back last is lent first: what it
-prepared, and what the server knows of it, is used most.
+A `Pool` lends a few sessions to any number of threads. It lends the most recently returned session first, to reuse its
+prepared statements and the server's caches.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _WAKE = 0.1
 
 
 class PreparedQuery(NamedTuple):
-    """A query as PostgreSQL takes it.
+    """A query in PostgreSQL's form.
 
     Attributes:
         text: The SQL, with numbered parameters.
@@ -73,15 +73,15 @@ class PreparedQuery(NamedTuple):
 
 
 class NoAnswerError(psycopg.OperationalError):
-    """The server does not answer."""
+    """The error for a server that does not answer."""
 
 
 _Key: TypeAlias = tuple[str, bytes, tuple[int, ...]]
-"""What tells a prepared statement from others: the schema that it was prepared for, its text, and its types."""
+"""The key of a prepared statement: the schema that it was prepared for, its text, and its types."""
 
 
 class _BoundParameter(NamedTuple):
-    """A parameter as it travels."""
+    """A parameter in the form that is sent to the server."""
 
     type: int
     format: int
@@ -92,7 +92,7 @@ _NULL: Final = _BoundParameter(_UNKNOWN, pq.Format.TEXT, None)
 
 
 class Answer(Sequence[Any]):
-    """The answer to something that was sent, whose rows are fetched when they are looked at.
+    """The answer to a sent statement, whose rows are fetched when they are first read.
 
     Args:
         session: The session that sent it.
@@ -127,25 +127,24 @@ class Answer(Sequence[Any]):
 
 
 class Connection(psycopg.Connection[Any]):
-    """A connection that a child of this process inherits without a word, and leaves alone."""
+    """A connection that stays silent and open in forked children of this process."""
 
     def __del__(self, *_: Any) -> None:
-        """Let go of it silently. The driver says goodbye to the server only in the process that connected."""
+        """Do nothing, silently. The driver says goodbye to the server only where it connected."""
 
 
 class Session:
-    """One connection, with the statements that are on their way.
+    """One connection, with its pending statements.
 
     Args:
         connection: An open connection. It belongs to the session from now on.
 
     Attributes:
         connection: The connection, which is the session's own between `enter` and `leave`.
-        direct: Whether the connection is surely the server's own, so that prepared statements stay.
-        wrote: Whether the transaction sent anything that may write.
-        receipt: What to write down in a transaction so that it can be found out whether it was committed: the number of
-            the session, which no other has in any process, how many transactions it has written, and the time in
-            microseconds since 1970.
+        direct: The connection certainly leads to the server itself, so that prepared statements stay.
+        wrote: The transaction sent a statement that may write.
+        receipt: The row that a transaction writes so that its commit can be verified: the number of the session, unique
+            in all processes, the number of its writing transactions, and the time in microseconds since 1970.
     """
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
@@ -165,11 +164,11 @@ class Session:
         self.enter()
 
     def enter(self) -> None:
-        """Have the connection to itself."""
+        """Take exclusive use of the connection."""
         self._libpq.enter_pipeline_mode()
 
     def leave(self) -> None:
-        """Leave the connection as it was, when all is answered.
+        """Return the connection to its earlier state, after all answers.
 
         Raises:
             psycopg.Error: The connection is lost.
@@ -179,12 +178,12 @@ class Session:
 
     @property
     def broken(self) -> bool:
-        """Whether the connection was lost, or closed."""
+        """True if the connection was lost or closed."""
         return self._libpq.status != pq.ConnStatus.OK
 
     @property
     def heard(self) -> bool:
-        """Whether the server answered since the transaction began."""
+        """True if the server has answered since the transaction began."""
         return self._begun.result is not None
 
     def get_acquainted(self, patience: float) -> None:
@@ -224,7 +223,7 @@ class Session:
         self._put(SETTINGS, [_bound(each) for each in (schema, milliseconds(lock), milliseconds(patience))])
 
     def execute(self, query: PreparedQuery, parameters: Mapping[str, Any]) -> Answer:
-        """Put a statement into the pipe."""
+        """Send a statement into the pipeline."""
         self.wrote = self.wrote or query.writes
         return self._put(query.text, [_bound(parameters[name]) for name in query.names])
 
@@ -271,7 +270,7 @@ class Session:
         """Commit.
 
         Args:
-            wait: Whether to wait until it is done. If not, nobody hears of a failure.
+            wait: Wait until it is done. If False, a failure is not reported.
 
         Raises:
             psycopg.Error: Something that was sent before failed, or the commit itself.
@@ -285,7 +284,7 @@ class Session:
             self._flush()
 
     def roll_back(self) -> None:
-        """Take back what the transaction did; the session can be used again.
+        """Roll the transaction back; the session can be used again.
 
         Raises:
             psycopg.Error: The connection is lost.
@@ -336,13 +335,13 @@ class Session:
         return result
 
     def _end(self, *, failing: bool = True) -> None:
-        """Take in all answers."""
+        """Receive all answers."""
         self._flush()
         while self._sent:
             self._receive(failing=failing)
 
     def _receive(self, *, failing: bool = True) -> None:
-        """Take in the next answer."""
+        """Receive the next answer."""
         result = None
         while result is None:
             if self._libpq.is_busy():
@@ -367,7 +366,7 @@ class Session:
             waiting.wait(self._while(self._libpq.flush, waiting.WAIT_RW), self._libpq.socket, _WAKE)
 
     def _while(self, pending: Callable[[], object], wanted: waiting.Wait) -> PQGen[None]:
-        """Take in what comes as long as something is pending."""
+        """Receive data as long as an answer is pending."""
         while pending():
             if (yield wanted):
                 self._libpq.consume_input()
@@ -376,12 +375,12 @@ class Session:
 
 
 def milliseconds(seconds: float) -> str:
-    """A time as settings of the server take it, which switches them off at 0."""
+    """Format a time for a server setting, at least 1 ms, since 0 disables the setting."""
     return f"{max(1, round(seconds * 1000))}ms"
 
 
 def _bound(value: Any) -> _BoundParameter:
-    """A value as a parameter."""
+    """Encode a value as a parameter."""
     if value is None:
         return _NULL
     if isinstance(value, str):
@@ -401,11 +400,11 @@ def _bound(value: Any) -> _BoundParameter:
 
 
 class Pool:
-    """Lends sessions.
+    """A pool of sessions.
 
     Args:
         connect: Opens one.
-        size: How many there may be at once.
+        size: The maximum number of simultaneous sessions.
         timeout: Seconds to wait for one.
     """
 
@@ -472,7 +471,7 @@ class Pool:
 
 
 class BorrowedPool:
-    """Lends sessions on the connections of a psycopg pool, which is somebody else's and is never closed.
+    """A pool of sessions on connections of the caller's psycopg pool, which stays open.
 
     Args:
         pool: A `psycopg_pool.ConnectionPool`.
@@ -519,7 +518,7 @@ class BorrowedPool:
         self._pool.putconn(session.connection)
 
     def close(self) -> None:
-        """The pool is not ours to close."""
+        """Do nothing: the caller closes the pool."""
 
     def lend(self) -> psycopg.Connection[Any]:
         """Borrow a connection.

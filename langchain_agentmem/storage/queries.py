@@ -52,7 +52,7 @@ def load(dialect: str) -> Mapping[str, str]:
         The SQL text by query name, parameters written `:name`.
 
     Raises:
-        ValueError: A name stands twice in the files of the same rank.
+        ValueError: A name occurs twice in the files of the same rank.
         KeyError: There is no such fragment.
     """
     files = sorted(resources.files(__package__).joinpath("queries").iterdir(), key=lambda file: file.name)
@@ -77,7 +77,7 @@ def load(dialect: str) -> Mapping[str, str]:
 
 
 def parameters(sql: str) -> frozenset[str]:
-    """The names of a query's parameters."""
+    """Return the names of a query's parameters."""
     return frozenset(match[1] for match in _PARAMETER.finditer(sql) if match[1])
 
 
@@ -97,10 +97,10 @@ def numbered(sql: str, sign: str) -> tuple[str, tuple[str, ...]]:
 
 @cache
 def for_sqlite(sql: str) -> tuple[str, Callable[[Mapping[str, Any]], Any]]:
-    """Rewrite `:name` as `?1`: SQLite binds a row of values in half the time that it takes to look them up by name.
+    """Rewrite `:name` as `?1`: SQLite binds values by position in half the time.
 
     Returns:
-        The SQL, and what gives its values, in their order, from the parameters by name.
+        The SQL, and a function that returns the ordered values from the parameters by name.
     """
     if (3, 12) <= sys.version_info < (3, 12, 4):  # where numbers are taken for names
         return sql, lambda parameters: parameters
@@ -111,7 +111,10 @@ def for_sqlite(sql: str) -> tuple[str, Callable[[Mapping[str, Any]], Any]]:
 
 
 def returns_rows(sql: str) -> bool:
-    """Whether a query returns rows. What stands in parentheses, such as a subquery that writes, does not decide it."""
+    """Return whether a query returns rows.
+
+    Text in parentheses, such as a subquery that writes, is ignored.
+    """
     outer, count = _QUOTED.sub("", sql), 1
     while count:
         outer, count = _INNERMOST.subn("", outer)
@@ -121,7 +124,7 @@ def returns_rows(sql: str) -> bool:
 
 
 def writes(sql: str) -> bool:
-    """Whether a query may write."""
+    """Return whether a query may write."""
     return not {"insert", "update", "delete", "truncate"}.isdisjoint(_words(sql))
 
 
@@ -131,7 +134,10 @@ _VALUES = ("body", "value", "recipe", "head", "metadata", "extra", "versions", "
 
 @cache
 def sized(dialect: str, name: str) -> tuple[str, ...] | None:
-    """The parameters of a query that hold what callers gave, where it writes that; () for many that are written."""
+    """Return a writing query's parameters that hold callers' values, or None.
+
+    The result is () for a query that writes many entries.
+    """
     sql = load(dialect).get(name, "")
     held = tuple(filter(parameters(sql).__contains__, _VALUES))
     puts = not {"insert", "update"}.isdisjoint(_words(sql))
@@ -143,7 +149,7 @@ def _words(sql: str) -> list[str]:
 
 
 def _split(text: str) -> list[tuple[tuple[str, str], str]]:
-    """The queries and fragments of a file: what each is, its name, and its text without comments."""
+    """Split a file into queries and fragments: type and name, and text without comments."""
     parts = zip(*(_NAME.split(text)[n::3] for n in (1, 2, 3)), strict=True)
     return [((what, name), _COMMENT.sub("", sql).strip()) for what, name, sql in parts]
 
@@ -181,7 +187,7 @@ query = _Queries()
 
 
 def digest(body: bytes) -> bytes:
-    """The key of a body: 20 bytes of BLAKE2b."""
+    """Return the key of a body: 20 bytes of BLAKE2b."""
     return blake2b(body, digest_size=20).digest()
 
 
@@ -194,7 +200,7 @@ def next_link(link: bytes, entry: bytes) -> bytes:
 
 
 def store(tx: Transaction, bodies: Mapping[bytes, bytes]) -> None:
-    """Keep bodies that are not kept yet.
+    """Store bodies that are not stored yet.
 
     Args:
         tx: The transaction.
@@ -221,11 +227,11 @@ def collect(tx: Transaction, hashes: Iterable[bytes]) -> None:
 
 
 def number_of(tx: Transaction, path: str) -> int:
-    """The number of a namespace, which is made if it is not there.
+    """Return the number of a namespace, which is created if it is missing.
 
     Args:
         tx: The transaction.
-        path: Its path.
+        path: The path of the namespace.
     """
     rows = query.find_namespace(tx, path=path)
     if not rows:

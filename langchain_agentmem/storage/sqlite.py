@@ -37,14 +37,14 @@ OLDEST_SQLITE = (3, 35, 0)
 SQLITE_VERSION = sqlite3.sqlite_version
 IDLE_READERS = 8
 BACKUP_PAGES = 1_000
-"""Pages of a backup that are copied at once."""
+"""Pages of a backup that are copied in one step."""
 
 RELEASED_PAGES = 200
 """Free pages that one transaction hands back."""
 
 _MEMORY_URI = re.compile(r"file:(:memory:|.*[?&]mode=memory)")
 _MAKES_FILE = re.compile(r"(?!file:).*|file:[^?]*(\?(?!.*(mode=r[ow](&|$)|vfs=|immutable=)).*)?", re.DOTALL)
-"""A path, or a URI that does not ask for a file that is there."""
+"""A path, or a URI that does not require an existing file."""
 
 _ERRORS: dict[int, type[errors.StorageError]] = {
     sqlite3.SQLITE_BUSY: errors.DatabaseBusy,
@@ -61,7 +61,7 @@ PATIENCE = 10.0
 
 
 class _SqliteTransaction(Transaction):
-    """A transaction on a connection, for `with`: it is committed, or rolled back if the block fails."""
+    """A transaction for `with`: it commits, or rolls back if the block fails."""
 
     __slots__ = ("_begin", "_check", "_connection", "_execute", "_executemany", "_sql")
     index_tail = 64
@@ -120,12 +120,12 @@ class SqliteEngine(Engine):
 
     Args:
         path: A file, a `file:` URI, or ":memory:".
-        opening: How it is opened. What is said of PostgreSQL does not matter.
+        opening: The options of the opening. Options for PostgreSQL are ignored.
 
     Raises:
         ForeignDatabase: The file holds another program's tables.
         NewerDatabase: A newer version of this package wrote it.
-        DatabaseUnreadable: It is not a database, is damaged, or cannot be opened.
+        DatabaseUnreadable: The file is not a database, is damaged, or cannot be opened.
         StorageError: This Python's SQLite is too old or lacks FTS5.
         MissingExtra: There is a key, and SQLCipher is not installed.
     """
@@ -160,14 +160,14 @@ class SqliteEngine(Engine):
 
     @classmethod
     def open_here(cls, file: Path) -> list[SqliteEngine]:
-        """Those that have a file open in this process."""
+        """Return the engines that have a file open in this process."""
         found = [each for each in list(cls._open) if each.lasting and each.usable]
         places = [(each, file_of(each._file)) for each in found]
         return [each for each, place in places if file.exists() and place.exists() and file.samefile(place)]
 
     @property
     def usable(self) -> bool:
-        """Whether the engine is open, in this process."""
+        """True while the engine is open, in this process."""
         return super().usable and self not in self._inherited
 
     def _check(self) -> None:
@@ -190,7 +190,7 @@ class SqliteEngine(Engine):
 
     @contextlib.contextmanager
     def _reader(self) -> Iterator[sqlite3.Connection]:
-        """A connection to read with; a database in memory has only the one that writes."""
+        """Lend a connection for reading: the writing one for a database in memory."""
         if not self.lasting:
             with self._writing:
                 yield self._writer
@@ -211,13 +211,13 @@ class SqliteEngine(Engine):
 
     @property
     def _writer(self) -> sqlite3.Connection:
-        """The connection that writes."""
+        """The writing connection."""
         if self._opened is None:
             self._opened = self._connect()
         return self._opened
 
     def _first_opened(self) -> sqlite3.Connection:
-        """The connection that writes, on a file that is ours and up to date."""
+        """Open the writing connection on an up-to-date file of this package."""
         if _MAKES_FILE.fullmatch(self.path) and self.lasting:
             file = file_of(self._file)
             if not file.is_file() and (self.opening.read_only or not self.opening.migrate):
@@ -267,7 +267,10 @@ class SqliteEngine(Engine):
         return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        """Check that the file is ours, and bring its schema up to date; a connection that fails here is closed."""
+        """Check that the file belongs to this package, and upgrade its schema.
+
+        A connection that fails here is closed.
+        """
         has_index = connection.execute("select sqlite_compileoption_used('ENABLE_FTS5')").fetchone()[0]
         if self._driver.sqlite_version_info < OLDEST_SQLITE or not has_index:
             raise errors.StorageError(
@@ -275,7 +278,10 @@ class SqliteEngine(Engine):
             )
 
         def in_wal_mode() -> bool:
-            """Set the mode, which ignores the busy timeout: two processes that create one file must wait here."""
+            """Set WAL mode; return False while the file is locked.
+
+            Setting the mode ignores the busy timeout, so two processes that create one file must wait here.
+            """
             try:
                 connection.execute("pragma journal_mode = wal")
             except self._driver.OperationalError as error:
@@ -316,7 +322,7 @@ class SqliteEngine(Engine):
         return done
 
     def _close(self) -> None:
-        """Close what nobody uses. A reader that is at work closes its connection itself when it comes back."""
+        """Close unused connections. A busy reader closes its own connection later."""
         if self in self._inherited:
             return
         with self._writing:
@@ -326,7 +332,7 @@ class SqliteEngine(Engine):
                 self._idle.pop().close()
 
     def before_fork(self, until: float) -> None:
-        """Let calls end and none begin, and close the connections.
+        """Wait for running calls, block new ones, and close the connections.
 
         A connection that a child opens next to one of its parent shares that one's locks, which the system does not
         count as the child's: when the parent closed its own, the child's writes would be lost. A database in memory
@@ -345,7 +351,7 @@ class SqliteEngine(Engine):
             self._opened = None
 
     def after_fork(self) -> None:
-        """Let calls begin again, in the parent."""
+        """Allow new calls again, in the parent."""
         with self._calls.changed:
             self._calls.held = False
             self._calls.changed.notify_all()
@@ -353,7 +359,7 @@ class SqliteEngine(Engine):
     # -- care --------------------------------------------------------------------------------------------------
 
     def problems(self) -> list[str]:
-        """Runs SQLite's own checks of the pages, the foreign keys and the full-text index."""
+        """Run SQLite's own checks of the pages, the foreign keys and the full-text index."""
         with self._in_use(), self._translated(), self._reader() as connection:
             found = [str(row[0]) for row in connection.execute("pragma integrity_check") if row[0] != "ok"]
             found += [
@@ -378,9 +384,9 @@ class SqliteEngine(Engine):
         yield from super().health()
 
     def sizes(self) -> Sizes:
-        """Bytes of the file, of its free pages, of the write-ahead log, and of the pages of each table.
+        """Return the bytes of the file, its free pages, the write-ahead log and each table.
 
-        The whole file is read. Where this Python's SQLite was built without the table `dbstat`, no table is named.
+        The method reads the whole file. If SQLite was built without the table `dbstat`, no table is listed.
         """
         with self._snapshot() as connection:
             page = int(connection.execute("pragma page_size").fetchone()[0])  # which SQLCipher gives as a text
@@ -410,9 +416,9 @@ class SqliteEngine(Engine):
                 )
 
     def release(self) -> None:
-        """Hand free pages back, some hundred in a transaction, and fold the write-ahead log into the file.
+        """Return free pages in small transactions, and checkpoint the write-ahead log.
 
-        Whoever else writes goes first: what is left is handed back the next time.
+        Other writers take precedence: the remaining pages are returned the next time.
         """
         if not self.lasting:
             return
@@ -426,7 +432,7 @@ class SqliteEngine(Engine):
             self._run_without_waiting("pragma wal_checkpoint(passive)")
 
     def _run_without_waiting(self, statement: str) -> None:
-        """Run a statement on the connection that writes, which gives up where another process writes."""
+        """Run a statement on the writing connection; fail if another process writes."""
         with self._writing:
             self._writer.execute("pragma busy_timeout = 0")
             try:
@@ -471,7 +477,7 @@ class SqliteEngine(Engine):
 
     @contextlib.contextmanager
     def _snapshot(self) -> Iterator[sqlite3.Connection]:
-        """A connection that reads the database as of the moment when the block begins."""
+        """Open a connection that reads the database as of the start of the block."""
         with self._in_use(), self._translated(), self._reader() as connection:
             connection.execute("begin")
             try:
@@ -482,7 +488,7 @@ class SqliteEngine(Engine):
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
-        """Driver errors leave as our own."""
+        """Translate driver errors into errors of this package."""
         try:
             yield
         except self._driver.Error as error:
@@ -510,7 +516,7 @@ class SqliteEngine(Engine):
 
 
 def _code(error: BaseException) -> int:
-    """The primary result code; the driver itself raises errors that have none."""
+    """Return an error's primary result code; -1 for errors of the driver, which have none."""
     extended: Any = getattr(error, "sqlite_errorcode", None)
     return int(extended) & 0xFF if extended is not None else -1
 

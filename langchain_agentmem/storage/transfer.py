@@ -126,7 +126,7 @@ TABLES = (
 """Every table that is copied, in an order in which none refers to a later one."""
 
 SINGLE = ("search_state", "audit_head")
-"""Tables of one row, which is there from the beginning."""
+"""Tables of one row, which always exists."""
 
 
 class RowSource:
@@ -156,7 +156,7 @@ class RowSource:
         return next(rows)[0]
 
     def matching(self, name: str, **values: Any) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a table that have these values, in the order of their keys; all rows without any."""
+        """Yield the rows of a table with these values, ordered by key; without values, all rows."""
         where = " and ".join(f"{column} = :{column}" for column in values) or "true"
         return self.rows(f"select * from {name} where {where} order by {', '.join(_BY_NAME[name].key)}", **values)
 
@@ -189,20 +189,24 @@ def reading(engine: Engine) -> Iterator[RowSource]:
 
 
 def has_row(tx: Transaction, name: str, values: Mapping[str, Any]) -> Rows:
-    """Look up whether a table has a row with these values; the answer is fetched when it is first read."""
+    """Query whether a table has a row with these values.
+
+    The answer is fetched when it is first read.
+    """
     where = " and ".join(f"{column} = :{column}" for column in values)
     return tx.run_sql(f"select 1 as found from {name} where {where}", values, ahead=True)
 
 
 def number_documents(tx: Transaction, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Give rows of a table the numbers of their documents: each has an `id` and a `document`."""
+    """Set the document numbers of rows of a table: each row has an `id` and a `document`."""
     tx.run_sql_many(f"update {name} set document_id = :document where id = :id", rows)
 
 
 def move_rows(tx: Transaction, namespace: int, thread: int, branches: Sequence[int]) -> None:
-    """Give a thread, branches and what lies on these to another namespace: the columns that hold ids of namespaces.
+    """Move a thread, branches and their rows to another namespace.
 
-    A thread and those before it, who wrote nothing elsewhere, are authors of the other namespace then.
+    The columns with ids of namespaces are updated. The thread and other authors on these branches also move, unless
+    they wrote elsewhere.
     """
     ids = f"({', '.join(map(str, branches)) or 'null'})"
     writers = f"select m.author_id from memory m where m.branch_id in {ids}"
@@ -219,7 +223,7 @@ def move_rows(tx: Transaction, namespace: int, thread: int, branches: Sequence[i
 
 
 def is_filled(tx: Transaction) -> bool:
-    """Whether something is stored in a database."""
+    """Return whether a database contains data."""
     exists = (f"exists (select 1 from {table.name})" for table in TABLES if table.name not in SINGLE)
     return bool(tx.run_sql(f"select {' or '.join(exists)} as filled", {})[0]["filled"])
 
@@ -238,11 +242,11 @@ def pages(rows: Iterable[T], size: int | None = None) -> Iterator[list[T]]:
 
 
 class CountingProgress:
-    """Reports how many rows were looked at.
+    """A reporter of the number of rows processed so far.
 
     Args:
         progress: Receives the reports, if anybody does.
-        doing: What is done with the rows.
+        doing: The current step, for the progress.
         counts: Gives the numbers of rows of the tables; they are counted only for who receives reports.
     """
 
@@ -258,8 +262,9 @@ class CountingProgress:
 
 
 def fill(source: RowSource, tx: Transaction, *, within: Namespace = (), progress: Watch | None = None) -> Counter[str]:
-    """Write the rows of a database into an empty one under the same ids, without the full-text index.
+    """Write the rows of a database into an empty one with the same ids.
 
+    The full-text index is not copied.
     The index is made when the database is opened for the first time. The audit trail of a namespace becomes a chain of
     its own.
 
@@ -267,7 +272,7 @@ def fill(source: RowSource, tx: Transaction, *, within: Namespace = (), progress
         source: The rows.
         tx: A transaction of the empty database.
         within: Only rows of this namespace and of those below it. Default: all.
-        progress: Is told how many of the rows were written.
+        progress: Receives the number of written rows.
 
     Returns:
         The number of rows of each table.
@@ -293,7 +298,7 @@ def fill(source: RowSource, tx: Transaction, *, within: Namespace = (), progress
 
 
 def _chained(columns: Sequence[str], rows: Iterable[Values], tx: Transaction) -> Iterator[Values]:
-    """Yield entries of the audit trail as a chain of their own, none of which is in the search index yet."""
+    """Yield audit entries as a new chain, each without a document of the search index."""
     sequence, link = 0, bytes(LINK_BYTES)
     for values in rows:
         row = dict(zip(columns, values, strict=True))
@@ -303,7 +308,10 @@ def _chained(columns: Sequence[str], rows: Iterable[Values], tx: Transaction) ->
 
 
 def is_unused_export(path: Path, key: EncryptionKey | None) -> bool:
-    """Whether a file is an export that nobody has opened as a database since: its rows are not indexed yet."""
+    """Return whether a file is an export that was never opened as a database.
+
+    The rows of such a file are not indexed yet.
+    """
     address = f"file:{quote(os.fsencode(path.absolute()))}?mode=ro&immutable=1"
     with contextlib.suppress(errors_of(key)), contextlib.closing(connected(address, key, uri=True)) as connection:
         return bool(connection.execute("select analysis from search_state").fetchall() == [(0,)])
