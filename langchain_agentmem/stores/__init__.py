@@ -1,24 +1,24 @@
-"""Stores and a retriever, as LangGraph and LangChain ask for them.
+"""Stores and a retriever that implement the interfaces of LangGraph and LangChain.
 
 Begin with `agent_store`: both of LangGraph's stores, the shared one and that of a thread; `store_batch` runs their
-batches of operations. Items are rows in `item_rows`, and are looked for by `item_search`, which has those that rewind
-with their thread, too, and tells search and upkeep about items. `byte_store` is LangChain's key-value store;
-`retriever` is its retriever.
+batches of operations. `item_rows` stores items as rows. `item_search` finds items, also those that rewind with their
+thread, and registers items for search and upkeep. `byte_store` is LangChain's key-value store; `retriever` is its
+retriever.
 
-Imports base, language_models, messages, storage, search, rewinding and tracing. Nothing in the folder is imported from
-outside but by `agent_memory`, `parts` and upkeep.
+Imports base, language_models, messages, storage, search, rewinding and tracing. Only `agent_memory`, `parts` and upkeep
+import this folder.
 
-An item is a row: its value as JSON, with tags for what JSON has no word for, so that nothing that is read is anybody
-else's and nothing is changed by being stored. What has expired is filtered by every query, so sweeping only frees room.
-Reading puts the end of an item off; where a batch only reads, that is a transaction of its own, so that readers wait
-for writers only when there is something to put off. A page without a filter is cut in an index that holds no values.
-Filters are decided in Python, the same for both engines; the database sorts out beforehand what does not even hold the
-text that something must be equal to. An item that is found by named fields keeps their texts beside it, since the index
-must be told exactly what it forgets, whatever a later LangGraph makes of a path.
+An item is a row: its value as JSON, with tags for types that JSON lacks, so that each read returns a new object and
+storing changes nothing. Every query filters expired items, so sweeping only frees space. Reading puts the expiry of an
+item off. For a batch of reads alone, this is a transaction of its own, so that readers wait for writers only if there
+is an expiry to put off. A page without a filter is read from an index that holds no values. Filters are evaluated in
+Python, the same for both engines. The database excludes values beforehand that do not contain a text required to be
+equal. An item that is indexed by named fields stores their texts too, since removal from the index needs the exact
+texts, even if a later LangGraph reads a path differently.
 
-A call of a store is one step of a trace, as it is one transaction: named by what the batch holds (`memory.store.get`,
-`.put`, `.search`), `memory.store.batch` where it holds several kinds. A step for each operation of a batch would tell
-of durations that nobody can tell apart. Searches alone show as a retriever, with all that they found as documents.
-`AgentMemoryRetriever` has no run of LangChain's: the search is told once, as `memory.retrieval.search`, so that hooks
-hear of it too and content that is withheld is not shown by another name.
+A call of a store is one transaction and one step of a trace. Its name is the kind of its operations
+(`memory.store.get`, `.put`, `.search`), or `memory.store.batch` for several kinds. The durations of single operations
+of a batch cannot be measured, so they have no steps. Batches of searches alone are shown as a retriever, with all
+results as documents. `AgentMemoryRetriever` has no LangChain run of its own. The search is reported once, as
+`memory.retrieval.search`, so that hooks receive it too and withheld content does not appear under another name.
 """

@@ -4,19 +4,20 @@
         store.put(("users", "ana"), "home", {"city": "Lisbon"})
         store.search(("users",), query="Who lives in Lisbon?")
 
-One class serves synchronous and asynchronous code, threads and processes. A batch is one transaction: its reads see
-what was there before its writes, of several writes to one key the last counts, and when anything is wrong nothing is
-written. (What a batch of reads alone has read is put off, where it has a ttl, in a transaction of its own, so that
-readers do not wait for writers.)
+One class serves synchronous and asynchronous code, threads and processes. A batch is one transaction. Its reads see the
+state before its writes, the last of several writes to one key wins, and after an error nothing is written. (A batch of
+reads alone puts off the expiry of items with a ttl in a transaction of its own, so that readers do not wait for
+writers.)
 
-Where the stores that come with LangGraph disagree: an update keeps the time at which the item was made; what has
-expired is not read any more, swept or not; without a query the last updated comes first, then by key; `$ne` matches a
-key that is not there and ordering operators do not; conditions may be nested and keys may have dots; values are kept
-exactly, and what is returned is the caller's own. A search by words needs no `index`, and finds only what fits.
+LangGraph's own stores disagree on some points. In this store, an update keeps an item's creation time. Expired items
+are not readable, swept or not. Without a query, the last updated item comes first, then the order is by key. `$ne`
+matches a missing key, and ordering operators do not. Conditions may be nested, and keys may have dots. Values are
+stored exactly, and each result is a copy. A search by words needs no `index`, and returns only matching items.
 
-The namespace is given by each call, as LangGraph has it: that of a run's config is not applied here.
+Each call passes the namespace, as in LangGraph. The namespace of a run's config is not applied here.
 
-Items are found by their words without any model; they expire when they are told to, and are gone at that moment.
+Items are searchable by their words without any model. They expire after their ttl, and are unreadable from that moment
+on.
 
     from langchain_agentmem import AgentMemoryStore
 
@@ -28,7 +29,7 @@ Items are found by their words without any model; they expire when they are told
         print(store.search(("users",), filter={"stars": {"$gte": 4}})[0].key)
 
 `AgentMemory("agent.db").store` is the same store, for `builder.compile(store=memory.store)`, and `memory.search`
-finds its items beside messages. `store.start_ttl_sweeper()` frees the room of what has expired.
+finds its items next to messages. `store.start_ttl_sweeper()` deletes expired items in the background.
 
 `AgentMemoryThreadStore`: LangGraph's store of long-term items, for one thread, and rewound with it.
 
@@ -37,18 +38,18 @@ finds its items beside messages. `store.start_ttl_sweeper()` frees the room of w
     def node(state, runtime):
         runtime.store.put(("plan",), "step", {"text": "Buy a ticket to Lisbon."})
 
-It is used in the nodes of a graph, and belongs to the thread that runs there: another thread sees nothing of it. A
-checkpoint shows the items as they were, so who goes back to one, edits what was said there and goes on, finds nothing
-of what came after; and a node that is executed again puts once. The graph needs this memory's checkpointer.
+Use the store in the nodes of a graph. It belongs to the thread that runs there, and other threads do not see it. A
+checkpoint shows the items of its time, so after a rewind to an earlier checkpoint, later items are not visible. A node
+that is executed again puts once. The graph needs this memory's checkpointer.
 
     store = memory.thread_store.at(config)   # from outside, to look at a checkpoint: read-only
 
-What LangGraph's contract says, it does as `AgentMemoryStore` does. Two things differ. Parallel nodes do not see what
-the others put before the step is over. And time stands still in a step: whether something has expired is judged by the
-time of the checkpoint, so that a past one shows what it showed then.
+The store implements LangGraph's contract as `AgentMemoryStore` does, with two differences. Parallel nodes see each
+other's puts only after the step. Expiry depends on the time of the checkpoint, so that a past checkpoint always shows
+the same items.
 
-`get` and a search for words cost the same however many items a thread has. A search without words and a list of
-namespaces read all items of the thread: it is made for hundreds of them, or a few thousand.
+The cost of `get` and of a search for words does not depend on the number of items of a thread. A search without words
+and a list of namespaces read all items of the thread, so the store suits hundreds of items, or a few thousand.
 """
 
 from __future__ import annotations
@@ -103,14 +104,14 @@ def _checked(
     method: Callable[Concatenate[S, P], T],
     amethod: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
 ) -> tuple[Callable[Concatenate[S, P], T], Callable[Concatenate[S, P], Coroutine[Any, Any, T]]]:
-    """A method of LangGraph's and its awaited twin, given only what they can take.
+    """Wrap a method of LangGraph's and its async version with a check of their arguments.
 
-    LangGraph makes operations of their arguments before a store sees them, and refuses namespaces with its own errors.
+    LangGraph builds operations before a store sees the arguments, and refuses namespaces with its own errors.
 
     Args:
-        check: Is given the arguments first, and raises an error of ours for what cannot be a namespace.
+        check: Checks the arguments first, and raises an error of this package for an invalid namespace.
         method: The method.
-        amethod: Its awaited twin.
+        amethod: Its async version.
     """
 
     @wraps(method)
@@ -126,7 +127,7 @@ def _checked(
     return call, acall
 
 
-# What is missing here, or too much, LangGraph's method says by its own name.
+# LangGraph's method reports missing or excess arguments under its own name.
 def _check(*args: Any, **kwargs: Any) -> None:
     named = (*args[:1], kwargs.get("namespace", ()), kwargs.get("prefix") or (), kwargs.get("suffix") or ())
     for namespace in named:
@@ -142,10 +143,10 @@ def _check_put(namespace: Any = (), *_: Any, **__: Any) -> None:
 
 
 class IndexOptions(IndexConfig, total=False):
-    """LangGraph's `IndexConfig`, and what is ours beside it; see `AgentMemoryStore`.
+    """LangGraph's `IndexConfig` with the options of this package; see `AgentMemoryStore`.
 
     Attributes:
-        text_fields: The same as "fields".
+        text_fields: Another name for "fields".
     """
 
     text_fields: list[str]
@@ -163,9 +164,9 @@ class ItemStore(BaseStore):
         ttl: LangGraph's `TTLConfig`.
 
     Attributes:
-        database: Where it is kept.
+        database: The database of the items.
         index_config: The configuration of the index, or None.
-        embeddings: The embeddings that it names, or None.
+        embeddings: The embeddings of that configuration, or None.
         ttl_config: The configuration of expiry, or None.
 
     Raises:
@@ -201,7 +202,7 @@ class ItemStore(BaseStore):
             The result of each, in their order: an item or None, a list of items, None, or a list of namespaces.
 
         Raises:
-            InvalidInput: An operation is wrong, or a value cannot be stored as JSON. Nothing was written.
+            InvalidInput: An operation is invalid, or a value cannot be stored as JSON. Nothing was written.
             StorageError: The database failed. Nothing was written.
         """
         batch = Batch(ops, self.ttl_config or {}, self._fields, self._base(), self.database.limits)
@@ -212,7 +213,7 @@ class ItemStore(BaseStore):
             results, touched = self._run(batch, opened, now)
             step.finish(lambda: batch.told(results))
         if touched:
-            with contextlib.suppress(DatabaseReadOnly, StepIsOver):  # who may only read still reads
+            with contextlib.suppress(DatabaseReadOnly, StepIsOver):  # a read-only role can still read
                 self.database.engine.write(lambda tx: opened().touch(tx, touched, now=now))
         return results
 
@@ -242,11 +243,14 @@ class ItemStore(BaseStore):
         return answers
 
     def _opened(self) -> Callable[[], Items]:
-        """Makes the place where the items are, anew for each transaction. Whose it is, is decided now."""
+        """Return a factory that opens the items, for each transaction anew.
+
+        This call decides whose items they are.
+        """
         raise NotImplementedError
 
     def _base(self) -> Namespace:
-        """Where the namespaces of operations begin."""
+        """Return the namespace that precedes the namespaces of all operations."""
         return ()
 
 
@@ -255,7 +259,7 @@ _INDEX = ("embed", "dims", "fields", "text_fields", "distance_type", "ann_index_
 
 
 def _check_keys(name: str, given: Any, known: Collection[str], example: str) -> None:
-    """Check that something is a dictionary that has no other keys than these."""
+    """Check that a value is a dictionary with known keys only."""
     if not isinstance(given, Mapping):
         raise InvalidInput(f"{name} must be a dictionary such as {example}, not {safe_repr(given)}.")
     if unknown := [key for key in given if key not in known]:
@@ -263,10 +267,12 @@ def _check_keys(name: str, given: Any, known: Collection[str], example: str) -> 
 
 
 def index_given(index: Any) -> tuple[IndexConfig | None, Fields | None]:
-    """Check LangGraph's `IndexConfig`, and return it with the embeddings themselves as "embed", and its fields.
+    """Check LangGraph's `IndexConfig`; return it and its fields.
+
+    Its "embed" becomes the embeddings object.
 
     Raises:
-        InvalidInput: It cannot be one.
+        InvalidInput: The configuration is invalid.
     """
     if index is None:
         return None, None
@@ -312,13 +318,16 @@ def _ttl(ttl: Any) -> TTLConfig | None:
 
 
 SWEEP_MINUTES = 5.0
-"""Between two sweeps, unless something else is asked for."""
+"""Minutes between two sweeps. Default of `start_ttl_sweeper`."""
 
 
 class Sweeper(Future[None]):
-    """Sweeps a store every few seconds, until it is cancelled, stopped, or the store is gone, which it holds weakly.
+    """A future whose background task sweeps a store periodically.
 
-    It is done when it has ended. Awaiting it returns a task of asyncio immediately, and both end together.
+    It ends when it is cancelled or stopped, or when the store is gone, which it references weakly.
+
+    The future is done when the task has ended. Awaiting it returns a task of asyncio immediately, and both end
+    together.
     """
 
     def __init__(self, store: AgentMemoryStore, seconds: float) -> None:
@@ -340,7 +349,7 @@ class Sweeper(Future[None]):
         return task
 
     def stop(self, timeout: float | None) -> bool:
-        """Let it end, and wait for it; None waits as long as it takes. Return whether it has ended."""
+        """Stop sweeping and wait; return true if the sweeper has ended. None waits without limit."""
         self._task.stop()
         return self._task.wait(timeout)
 
@@ -365,15 +374,15 @@ class AgentMemoryStore(Closable, ItemStore):
         index: LangGraph's `IndexConfig`: "fields" (also "text_fields"), the paths whose texts items are found by
             unless a put names its own (default: all text and numbers of the value); "embed" and "dims", the embeddings:
             LangChain `Embeddings`, a function, "provider:model", or "static" for those of the extra `[static]`, which
-            know their "dims". Items are found by their words without any of it. The score of an item says how well
-            words, and vectors where there are embeddings, fit together: about 1 for a short text with every word of the
-            query, more where vectors agree, only to be compared within one search.
-        ttl: LangGraph's `TTLConfig`, in minutes: "default_ttl", "refresh_on_read" and "sweep_interval_minutes". What
-            has expired is never read, whatever "omit_expired" says.
+            know their "dims". Without any of them, items are searchable by their words. The score of an item combines
+            words and, with embeddings, vectors. It is about 1 for a short text with every word of the query, more if
+            vectors agree, and comparable within one search only.
+        ttl: LangGraph's `TTLConfig`, in minutes: "default_ttl", "refresh_on_read" and "sweep_interval_minutes". Expired
+            items are never read, whatever "omit_expired" says.
 
     Attributes:
         index_config: The configuration of the index, or None.
-        embeddings: The embeddings that it names, or None.
+        embeddings: The embeddings of that configuration, or None.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -402,17 +411,18 @@ class AgentMemoryStore(Closable, ItemStore):
             conn_string: A path, ":memory:" or "postgresql://…".
             index: See the class.
             ttl: See the class.
-            **options: How the database is opened, as with `AgentMemory`: schema, pool_size, timeout, key and so on.
+            **options: Options for opening the database, as with `AgentMemory`: schema, pool_size, timeout, key and so
+                on.
 
         Returns:
-            The store, to be used with `with` or `async with`, or closed by hand.
+            The store. Use it with `with` or `async with`, or call `close`.
         """
         opened = cls(LazyDatabase(conn_string, DatabaseOptions.of(options)), index=index, ttl=ttl)
         opened._owned = True
         return opened
 
     def setup(self) -> CompletedAwaitable:
-        """Do nothing: the database is ready when it is open. May be awaited too."""
+        """Do nothing: an open database is ready. The result may be awaited."""
         return CompletedAwaitable()
 
     def close(self) -> None:
@@ -424,13 +434,13 @@ class AgentMemoryStore(Closable, ItemStore):
     # -- expiry ------------------------------------------------------------------------------------------------
 
     def sweep_ttl(self) -> AwaitableNumber:
-        """Delete what has expired, some hundred items in a transaction, so that nobody waits for long.
+        """Delete expired items, some hundred in a transaction, so that nobody waits for long.
 
-        `await store.sweep_ttl()`, as users of `AsyncSqliteStore` write it, does the same; the event loop waits
-        meanwhile, which it does not for `await store.asweep_ttl()`.
+        `await store.sweep_ttl()`, as users of `AsyncSqliteStore` write it, does the same, but it blocks the event loop.
+        `await store.asweep_ttl()` does not.
 
         Returns:
-            How many items were deleted: a number that may be awaited.
+            The number of deleted items, which may be awaited.
         """
         now, swept, count = self.database.now(), 0, PAGE
         while count == PAGE:
@@ -450,7 +460,7 @@ class AgentMemoryStore(Closable, ItemStore):
 
         Returns:
             A `concurrent.futures.Future` that is done when the sweeper has ended, and ends it when cancelled; `await
-            store.start_ttl_sweeper()` gives an `asyncio.Task` for it. While one sweeper runs, it stays the only one.
+            store.start_ttl_sweeper()` returns an `asyncio.Task` for it. While a sweeper runs, no other one starts.
 
         Raises:
             InvalidInput: The interval is no positive number of minutes.
@@ -463,13 +473,13 @@ class AgentMemoryStore(Closable, ItemStore):
         return self._sweeper
 
     def stop_ttl_sweeper(self, timeout: float | None = None) -> AwaitableNumber:
-        """Stop sweeping in the background. May be awaited too.
+        """Stop sweeping in the background. The result may be awaited.
 
         Args:
             timeout: Seconds to wait for a sweep that has begun. Default: as long as it takes.
 
         Returns:
-            Whether the sweeper has ended, or there was none.
+            True if the sweeper has ended, or none was running.
 
         Raises:
             InvalidInput: The time to wait is no number of seconds.
@@ -491,15 +501,15 @@ class AgentMemoryThreadStore(ItemStore):
         memory: The `AgentMemory` whose checkpointer the graph has.
         index: LangGraph's `IndexConfig`, see `AgentMemoryStore`.
         ttl: LangGraph's `TTLConfig`, in minutes: "default_ttl" and "refresh_on_read". Nothing is swept, since past
-            checkpoints show what has expired since.
-        config: Whose items, see `at`. Default: those of the thread that is running when a method is called.
+            checkpoints show items that have expired since.
+        config: The thread whose items to use, see `at`. Default: the thread that is running when a method is called.
 
     Attributes:
         index_config: The configuration of the index, or None.
-        embeddings: The embeddings that it names, or None.
+        embeddings: The embeddings of that configuration, or None.
 
     Raises:
-        InvalidInput: An argument is wrong. Each method raises it too where no thread is running.
+        InvalidInput: An argument is wrong. Each method raises it too if no thread is running.
         StorageError: The database cannot be opened.
     """
 
@@ -516,17 +526,18 @@ class AgentMemoryThreadStore(ItemStore):
         super().__init__(memory, index, ttl)
         self._given = config
         if config is not None:
-            thread_point(self.database, config)  # says at once what is wrong
+            thread_point(self.database, config)  # reports errors immediately
 
     def at(self, config: ThreadLike) -> Self:
-        """The same store at a checkpoint, or of a thread's newest one. It can only be read.
+        """Return this store at a checkpoint, or at a thread's newest one. It is read-only.
 
         Args:
-            config: A config that names the thread, and maybe a checkpoint. That of a node, or its `Runtime`, means the
-                node; so does, in a node, one that names its thread and no checkpoint. There it can be written as well.
+            config: A config that names the thread, and optionally a checkpoint. A node's config or `Runtime` refers to
+                the node. So does, in a node, a config that names its thread and no checkpoint. For a node, the store is
+                writable.
 
         Raises:
-            InvalidInput: It names no thread.
+            InvalidInput: The config names no thread.
         """
         return type(self)(self.database, index=self.index_config, ttl=self.ttl_config, config=config)
 

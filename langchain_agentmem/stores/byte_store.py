@@ -4,8 +4,8 @@
     store.mset([("a", b"1"), ("b", b"2")])
     store.mget(["b", "missing"])  # [b"2", None]
 
-It serves wherever LangChain asks for a `ByteStore`, under `CacheBackedEmbeddings` for one. Nothing
-is kept in the object, so any number of them, threads and processes can share one namespace.
+Use it wherever LangChain expects a `ByteStore`, for example with `CacheBackedEmbeddings`. The object has no state, so
+any number of objects, threads and processes can share one namespace.
 
 Any text is a key:
 
@@ -15,8 +15,8 @@ Any text is a key:
     store.mset([("colour:sky", b"blue"), ("colour:grass", b"green"), ("100%", b"any text is a key")])
     print(store.mget(["colour:grass", "missing"]), list(store.yield_keys(prefix="colour:")))
 
-A key is kept exactly: as UTF-8, unpaired surrogates included, compared byte by byte, which is the
-order of code points. Nothing in a key means anything to a search.
+A key is stored exactly: as UTF-8, unpaired surrogates included. Keys are compared byte by byte, which is the order of
+code points. No character of a key is a wildcard in a search.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from langchain_agentmem.tracing import Thunk
 LONGEST_KEY = 2_000
 """Bytes; PostgreSQL's indexes have no room for more."""
 KEYS_AT_ONCE = 500
-"""Keys that one statement asks for, and that one page of a listing holds."""
+"""Maximum keys in one statement, and in one page of a listing."""
 
 _BEHIND_ALL = b"\xff"  # no UTF-8 has this byte
 _Text: TypeAlias = InstanceOf[str]  # pydantic's own refuses halves of characters
 _KEYS, _PAIRS, _PREFIX = Sequence[_Text], Sequence[tuple[_Text, bytes]], _Text | None
-"""What is a list of keys, a list of keys with their values, and the beginning of a key."""
+"""The types of a list of keys, of a list of keys with values, and of a key's prefix."""
 
 
 def stored_key(key: str) -> bytes:
-    """A key as it is stored.
+    """Return a key as it is stored.
 
     Raises:
-        InvalidInput: It is too long.
+        InvalidInput: The key is too long.
     """
     data = key.encode("utf-8", "surrogatepass")
     if len(data) > LONGEST_KEY:
@@ -64,7 +64,7 @@ def stored_key(key: str) -> bytes:
 
 
 def erase(tx: Transaction, low: str, high: str) -> int:
-    """Delete every value of the namespaces in a range of paths. Return how many there were."""
+    """Delete every value of the namespaces in a range of paths. Return their number."""
     held = query.blob_counts(tx, low=low, high=high)
     for row in held:
         query.delete_blobs(tx, path=row["path"])
@@ -73,7 +73,7 @@ def erase(tx: Transaction, low: str, high: str) -> int:
 
 
 def problems(tx: Transaction, low: str, high: str) -> list[str]:
-    """What is wrong with the values of the namespaces in a range of paths, in sentences."""
+    """Describe the damaged values of the namespaces in a range of paths, in sentences."""
     found: list[str] = []
     for held in query.blob_counts(tx, low=low, high=high):
         start, left = b"", int(held["blobs"])
@@ -106,7 +106,7 @@ def _find(tx: Transaction, path: str, keys: Iterable[bytes]) -> Sequence[Row]:
 
 
 def _listed(tx: Transaction, path: str, prefix: str, start: bytes) -> list[bytes]:
-    """A page of the keys that begin with a prefix, in order, from some bytes on."""
+    """Return a page of the keys that begin with a prefix, in order, from some bytes on."""
     first = prefix.encode("utf-8", "surrogatepass")
     # No byte of UTF-8 is the last there is, so the one after it ends the range of a prefix.
     end = first[:-1] + bytes((first[-1] + 1,)) if first else _BEHIND_ALL
@@ -115,14 +115,14 @@ def _listed(tx: Transaction, path: str, prefix: str, start: bytes) -> list[bytes
 
 
 class AgentMemoryByteStore(BaseStore[str, bytes]):
-    """Values by key, of one namespace. It sees its own keys only, not those of namespaces below.
+    """A key-value store of one namespace. It excludes the keys of namespaces below.
 
-    A key is any string of at most 2,000 bytes in UTF-8, empty or with characters that no other store takes; it is kept
-    exactly. A value is `bytes`, of up to the gigabyte that both databases hold.
+    A key is any string of at most 2,000 bytes in UTF-8, stored exactly. It may be empty or have characters that no
+    other store accepts. A value is `bytes`, of up to the gigabyte that both databases support.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
-        namespace: Whose values they are. Default: the running config's, else the root.
+        namespace: The namespace of the values. Default: the running config's, else the root.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -138,7 +138,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
 
     @property
     def namespace(self) -> Namespace:
-        """Whose values they are."""
+        """The namespace of the values."""
         return namespace_of(self._path)
 
     def __repr__(self) -> str:
@@ -147,7 +147,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
     # -- reading -----------------------------------------------------------------------------------------------
 
     def mget(self, keys: Sequence[str]) -> list[bytes | None]:
-        """The values of keys, as of one moment.
+        """Return the values of keys, as of one moment.
 
         Args:
             keys: Any number, in any order, also twice.
@@ -175,10 +175,10 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
         return await in_worker(partial(self.mget, keys))
 
     def yield_keys(self, *, prefix: str | None = None) -> Iterator[str]:
-        """The keys, in the order of their code points, a page at a time.
+        """Return an iterator over the keys in code point order, read a page at a time.
 
-        Nothing is locked between the pages, so this store may be written to meanwhile, inside the loop too. A key that
-        is there the whole time is given once; one that comes or goes may be given or not.
+        Nothing is locked between the pages, so writes to this store are possible meanwhile, inside the loop too. A key
+        that exists the whole time appears once. A key that is added or deleted meanwhile may appear or not.
 
         Args:
             prefix: Only keys that begin with this text. No character in it has a meaning. Default: all keys.
@@ -197,10 +197,10 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
     # -- writing -----------------------------------------------------------------------------------------------
 
     def mset(self, key_value_pairs: Sequence[tuple[str, bytes]]) -> None:
-        """Keep values, in the place of what their keys had: all of them or, after an error, none.
+        """Store values, replacing those of the same keys: all of them or, after an error, none.
 
         Args:
-            key_value_pairs: Keys with their values. Of pairs with the same key the last one counts.
+            key_value_pairs: Keys with their values. The last of several pairs with the same key wins.
 
         Raises:
             InvalidInput: A key is not a string, or a value is not `bytes`.
@@ -225,7 +225,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
         await in_worker(partial(self.mset, key_value_pairs), writes=True)
 
     def mdelete(self, keys: Sequence[str]) -> None:
-        """Delete keys with their values, in one transaction. Those that are not there are ignored.
+        """Delete keys with their values, in one transaction. Missing keys are ignored.
 
         Args:
             keys: Any number.

@@ -1,8 +1,8 @@
-"""Items as rows: their keys and values, and the operations get, write, put off their end, sweep, erase.
+"""Items as rows: their keys and values, and the operations get, write, touch, sweep and erase.
 
-A value is kept as JSON, with tags for what JSON has no word for, and is found by its text. What has expired is gone for
-every reader from that moment on; a sweep only frees its room. The search index follows in the same transaction: what is
-overwritten, shrunk, no longer to be found, deleted or swept leaves nothing behind in it.
+A value is stored as JSON, with tags for types that JSON lacks, and is searchable by its text. Expired items are
+invisible to every reader; a sweep only frees their space. The search index changes in the same transaction. Texts that
+are overwritten, shortened, excluded from search, deleted or swept leave nothing behind in it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def key_of(key: Any) -> str:
     """Check the key of an item.
 
     Raises:
-        InvalidInput: It is no text, empty, too long, or has characters that no database can keep.
+        InvalidInput: The key is no text, empty, too long, or has characters that no database can store.
     """
     if isinstance(key, str) and key.isascii() and 0 < len(key) <= LONGEST_KEY and "\0" not in key:
         return key
@@ -59,7 +59,7 @@ def ttl_of(ttl: Any) -> float | None:
     """Check a time to live.
 
     Raises:
-        InvalidInput: It is no positive number of minutes.
+        InvalidInput: The time is no positive number of minutes.
     """
     if ttl is None:
         return None
@@ -69,10 +69,10 @@ def ttl_of(ttl: Any) -> float | None:
 
 
 def written(value: Mapping[str, Any]) -> bytes:
-    """The value as it is stored: JSON, keys in their order, with tags for what JSON has no word for.
+    """Encode a value for storage as JSON, with keys in their order and tags for other types.
 
     Raises:
-        InvalidInput: It is no dictionary, or holds what cannot be stored as JSON.
+        InvalidInput: The value is no dictionary, or holds an object that cannot be stored as JSON.
     """
     if not isinstance(value, Mapping):
         raise InvalidInput(f"The value of an item is a dictionary, not {type(value).__name__}.")
@@ -81,7 +81,7 @@ def written(value: Mapping[str, Any]) -> bytes:
 
 
 def read(data: bytes, path: str, key: str) -> dict[str, Any]:
-    """The value of an item, made anew.
+    """Decode the value of an item into new objects.
 
     Raises:
         DatabaseUnreadable: The stored bytes are damaged.
@@ -96,25 +96,25 @@ def read(data: bytes, path: str, key: str) -> dict[str, Any]:
 
 
 def damaged(path: str, key: str) -> DatabaseUnreadable:
-    """The error for an item whose value cannot be read."""
+    """Return the error for an item whose value cannot be read."""
     return DatabaseUnreadable(
         f"The item {safe_repr(key)} in {safe_repr(namespace_of(path))} is damaged. Delete it, or restore a backup."
     )
 
 
 def whole_text(value: Mapping[str, Any]) -> str:
-    """All text and numbers of a value, one a line. Its keys and truth values are none."""
+    """Return all text and numbers of a value, one a line, without keys and booleans."""
     texts: list[str] = []
     _gather(value, texts)
     return "\n".join(texts)
 
 
 def text_of(value: Mapping[str, Any], data: bytes) -> str:
-    """The text of a value that is about to be stored, exactly as it will be read from the stored bytes again.
+    """Return the text of a value to be stored, as the stored bytes will return it again.
 
     Args:
         value: The value.
-        data: What `written` gave.
+        data: The result of `written`.
     """
     return whole_text(value) if _TAGGED not in data else found_by(data, None)
 
@@ -136,7 +136,7 @@ def _gather(value: Any, texts: list[str]) -> None:
 
 
 def _decoded(data: bytes) -> Any:
-    """The same as `decode`, quicker for what is usual."""
+    """Decode a value as `decode` does, but faster for common values."""
     long = len(data.translate(None, _NO_DIGITS)) >= _LONG and _LONG_NUMBER.search(data)
     if _TAGGED in data or long:  # orjson would make a float of a number of more than 64 bits
         return decode(data)
@@ -147,45 +147,45 @@ def _decoded(data: bytes) -> Any:
 
 
 def noted(named: tuple[str, ...] | None) -> str | None:
-    """Texts of named fields as they are kept beside the item; None where the whole value is meant."""
+    """Encode the texts of named fields for their column; None stands for the whole value."""
     return None if named is None else json.dumps(named)
 
 
 def passages(data: bytes | None, indexed: str | None) -> tuple[str, ...]:
-    """The texts that a stored item is in the index with.
+    """Return the texts that the index holds for a stored item.
 
     Args:
-        data: Its value; needed only where the whole of it is in the index.
-        indexed: What `noted` gave.
+        data: The stored value; needed only if the whole value is indexed.
+        indexed: The result of `noted`.
     """
     try:
         if indexed is not None:
             return tuple(map(str, read_column(indexed, list)))
         return (whole_text(_decoded(bytes(data or b"{}"))),)
-    except (InvalidInput, DatabaseUnreadable, AttributeError):  # damaged: whoever deletes it must be able to
+    except (InvalidInput, DatabaseUnreadable, AttributeError):  # damaged: deleting it must remain possible
         return ("",)
 
 
 def found_by(data: bytes | None, indexed: str | None) -> str:
-    """The same as one text."""
+    """Return the texts of `passages` as one text."""
     return "\n".join(passages(data, indexed))
 
 
 MINUTE = 60_000_000
 """Microseconds."""
 PAGE = 500
-"""Items that go through memory together."""
+"""Items to process together."""
 
 
 class ItemPlace(NamedTuple):
-    """Where an item is: the path of its namespace, and its key."""
+    """The place of an item: the path of its namespace, and its key."""
 
     path: str
     key: str
 
 
 class ItemTimes(NamedTuple):
-    """When an item of another database was made and last written, and when it expires, if ever; in microseconds."""
+    """The times in microseconds when an item was created, last written, and expires, if ever."""
 
     created_at: int
     updated_at: int
@@ -193,16 +193,16 @@ class ItemTimes(NamedTuple):
 
 
 class ItemDraft(NamedTuple):
-    """An item that is to be written.
+    """An item to write.
 
     Attributes:
-        value: As `values.written` gives it.
+        value: The result of `written`.
         ttl: Minutes after which it expires when nobody reads or writes it; None for never.
-        text: What it is found by; empty for nothing.
-        named: The texts of the fields that were named for that; None where the whole value is meant.
-        times: Those that it keeps; None where it is written now.
-        source: Where it comes from, see `Writer`.
-        actor: Who that is.
+        text: The text to index; empty for none.
+        named: The texts of the fields to index; None stands for the whole value.
+        times: The times to keep; None for an item that is written now.
+        source: The origin of the item, see `Writer`.
+        actor: The name of the source.
     """
 
     value: bytes
@@ -230,7 +230,7 @@ Locked = dict[str, dict[str, Row]]
 
 
 def get(tx: Transaction, places: Iterable[ItemPlace], *, now: int) -> dict[ItemPlace, StoredItem]:
-    """The items at some places, but for those that are not there or have expired."""
+    """Return the items at some places, without missing and expired ones."""
     found: dict[ItemPlace, StoredItem] = {}
     wanted = set(places)
     for path, keys in _by_namespace(wanted) if len(wanted) > 1 else [(at.path, [at.key]) for at in wanted]:
@@ -245,9 +245,9 @@ def get(tx: Transaction, places: Iterable[ItemPlace], *, now: int) -> dict[ItemP
 
 
 def lock(tx: Transaction, places: Iterable[ItemPlace]) -> Locked:
-    """The rows at places that will be written, expired or not: until then nobody else writes over them.
+    """Lock and return the rows at places to be written, expired or not.
 
-    Where there is none, a row that somebody else adds meanwhile has the transaction run again, as both would add one.
+    If a place has no row and another writer adds one meanwhile, the transaction runs again, as both would add one.
     """
     locked: Locked = {}
     for path, keys in _by_namespace(places):
@@ -261,13 +261,13 @@ def write(
 ) -> None:
     """Write items, or delete them where there is no draft.
 
-    An item that is there keeps the time at which it was made; one that has expired is made anew.
+    An existing item keeps its creation time. An expired item is created anew.
 
     Args:
         tx: The transaction.
-        changes: What to write, by place.
-        locked: What `lock` gave of these places, earlier in this transaction. Default: they are locked now.
-        now: When.
+        changes: The drafts by place.
+        locked: The result of `lock` for these places, earlier in this transaction. Default: they are locked now.
+        now: The time.
     """
     locked = lock(tx, changes) if locked is None else locked
     emptied = set()
@@ -283,7 +283,7 @@ def write(
 
 
 def touch(tx: Transaction, items: Iterable[StoredItem], *, now: int) -> None:
-    """Put off the end of items that were read."""
+    """Put off the expiry of items that were read."""
     rows = {
         item.id: {"id": item.id, "updated_at": item.updated_at, "expires_at": end_of(item.ttl, now), "now": now}
         for item in items
@@ -298,11 +298,11 @@ def sweep(tx: Transaction, *, now: int, limit: int = PAGE) -> int:
 
     Args:
         tx: The transaction.
-        now: When.
-        limit: Most items to delete at once.
+        now: The time.
+        limit: Maximum items to delete.
 
     Returns:
-        How many were deleted.
+        The number of deleted items.
     """
     rows = query.expired_items(tx, now=now, limit=limit)
     if rows:
@@ -312,7 +312,7 @@ def sweep(tx: Transaction, *, now: int, limit: int = PAGE) -> int:
 
 
 def erase(tx: Transaction, low: str, high: str) -> int:
-    """Delete every item of the namespaces in a range of paths. Returns how many there were."""
+    """Delete every item of the namespaces in a range of paths. Return their number."""
     erased = 0
     paths = set()
     while rows := query.items_within(tx, path=low, key="", high=high, limit=PAGE):
@@ -324,7 +324,7 @@ def erase(tx: Transaction, low: str, high: str) -> int:
 
 
 def problems(tx: Transaction, low: str, high: str) -> list[str]:
-    """What is wrong with the items of the namespaces in a range of paths, in sentences."""
+    """Describe the problems of items of the namespaces in a range of paths, in sentences."""
     found: list[str] = []
     path, key = low, ""
     while rows := query.items_within(tx, path=path, key=key, high=high, limit=PAGE):
@@ -339,7 +339,7 @@ def problems(tx: Transaction, low: str, high: str) -> list[str]:
 
 
 def stored(row: Row, path: str) -> StoredItem:
-    """A row as an item of the namespace with this path."""
+    """Convert a row to an item of the namespace with this path."""
     at = ItemPlace(path, row["key"])
     return StoredItem(row["id"], at, bytes(row["value"]), row["created_at"], row["updated_at"], row["ttl"])
 
@@ -347,7 +347,7 @@ def stored(row: Row, path: str) -> StoredItem:
 def _write(
     tx: Transaction, path: str, drafts: Sequence[tuple[str, ItemDraft]], known: Mapping[str, Row], *, now: int
 ) -> None:
-    """Write the drafts of one namespace, and have the index follow what they are found by."""
+    """Write the drafts of one namespace, and update the index."""
     times = {key: _times(draft, known.get(key), now) for key, draft in drafts}
     numbers: dict[str, int] = {}
     entering, leaving = {}, []
@@ -377,7 +377,7 @@ def _write(
 
 
 def _insert(tx: Transaction, path: str, rows: list[dict[str, Any]]) -> dict[str, int]:
-    """Insert items, and give their rows by their keys."""
+    """Insert items, and return their rows by key."""
     if not rows:
         return {}
     if len(rows) == 1:
@@ -398,7 +398,7 @@ def _delete(tx: Transaction, rows: Sequence[Row]) -> None:
 
 
 def _tidy(tx: Transaction, paths: Iterable[str]) -> None:
-    """Leave nothing of namespaces whose last item is gone."""
+    """Remove the namespaces whose last item is gone."""
     for path in sorted(paths):
         if not query.any_item(tx, path=path):
             search_index.close(tx, path, KIND)
@@ -406,12 +406,12 @@ def _tidy(tx: Transaction, paths: Iterable[str]) -> None:
 
 
 def _by_namespace(places: Iterable[ItemPlace]) -> list[tuple[str, list[str]]]:
-    """Keys by the path of their namespace, both in order."""
+    """Group keys by the path of their namespace, both in order."""
     return [(path, [at.key for at in group]) for path, group in groupby(sorted(set(places)), lambda at: at.path)]
 
 
 def _values(draft: ItemDraft, times: ItemTimes, number: int | None) -> dict[str, Any]:
-    """The columns of an item that is written over another one, or as a new one."""
+    """Return the columns of an item to insert or update."""
     return {
         **times._asdict(),
         "checksum": zlib.crc32(draft.value),
@@ -425,7 +425,7 @@ def _values(draft: ItemDraft, times: ItemTimes, number: int | None) -> dict[str,
 
 
 def _times(draft: ItemDraft, row: Row | None, now: int) -> ItemTimes:
-    """When an item was made and written, and when it ends; one that has expired is made anew."""
+    """Return the times of an item. An expired item is created anew."""
     lives = row is not None and (row["expires_at"] is None or row["expires_at"] > now)
     return draft.times or ItemTimes(
         created_at=row["created_at"] if row is not None and lives else now,
@@ -435,7 +435,7 @@ def _times(draft: ItemDraft, row: Row | None, now: int) -> ItemTimes:
 
 
 def end_of(ttl: float, now: int) -> int:
-    """When what is written or read now ends."""
+    """Return the expiry of an item that is written or read now."""
     return now + round(ttl * MINUTE)
 
 

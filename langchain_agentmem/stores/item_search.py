@@ -1,22 +1,21 @@
-"""Items by filter and by words, and the namespaces that hold items; items of threads, too.
+"""The search for items by filter and by words, and for namespaces with items; for items of threads, too.
 
-Without a filter only the page that was asked for is read. With one, items are read page by page, in growing pages,
-until there are enough that fit. A search for words asks the index for more until there are enough that fit.
+Without a filter, only the requested page is read. With a filter, items are read in growing pages until enough of them
+fit. A search for words reads more from the index until enough items fit.
 
-Filters are decided in Python, so that both databases answer the same:
+Filters are evaluated in Python, so that both databases return the same:
 
     fits({"kind": "note", "size": {"width": 3}}, {"kind": "note", "size.width": {"$gte": 2}})  # True
 
 A condition is a plain value (equal), a dictionary of operators, or a dictionary of further conditions on a nested one.
 `$and` and `$or` take a list of conditions, and `$not` takes one; these three may stand next to a filter's keys, too.
-A key that is not there counts as None: `$ne` and None match it, and ordering operators match neither. Values that no
-order exists between, such as text and numbers, match no ordering operator, and nothing ever raises while items are
-compared: what is wrong with a filter itself is said by `checked`, before the first item is read.
+A missing key counts as None: `$ne` and None match it, and ordering operators match neither. Values without an order
+between them, such as text and numbers, match no ordering operator. Comparing items never raises an error. `checked`
+reports an invalid filter before the first item is read.
 
-An item of a thread is a row of memory whose body is its value, so it rewinds with the thread. When it ends is told by
-the row, and by a later row of another kind that says that somebody read it: a reading puts the end off and leaves the
-item itself alone, so that a step that only read does not undo what a step beside it wrote. Whether an item has ended is
-judged by the time of the view.
+An item of a thread is a row of memory whose body is its value, so it rewinds with the thread. The row holds the item's
+expiry. A later row of another kind records a reading, which puts the expiry off and leaves the item itself unchanged,
+so that a step that only reads does not undo the writes of a parallel step. Expiry depends on the time of the view.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ from langchain_agentmem.stores.item_rows import (
 Compare = Callable[[Any, Any], bool]
 
 DEEPEST = 64
-"""How deeply conditions may be nested."""
+"""Maximum depth of nested conditions."""
 
 
 def checked(wanted: Any, limits: MemoryLimits) -> Mapping[str, Any] | None:
@@ -69,14 +68,14 @@ def checked(wanted: Any, limits: MemoryLimits) -> Mapping[str, Any] | None:
 
     Args:
         wanted: Conditions by key, or None.
-        limits: How many conditions it may have.
+        limits: The limit of the number of conditions.
 
     Returns:
-        The filter; None where it asks for nothing.
+        The filter; None for an empty one.
 
     Raises:
-        InvalidInput: It is not a dictionary with text for keys, or has an operator that does not exist or belongs
-            under a key.
+        InvalidInput: The filter is not a dictionary with text for keys, or has an operator that does not exist or
+            belongs under a key.
     """
     if wanted is None:
         return None
@@ -85,9 +84,9 @@ def checked(wanted: Any, limits: MemoryLimits) -> Mapping[str, Any] | None:
 
 
 def needle(wanted: Mapping[str, Any]) -> bytes | None:
-    """What the stored bytes of every value that fits must hold: the longest text that something has to be equal to.
+    """Return the longest text that every fitting value must contain, as stored bytes.
 
-    A database looks for it much quicker than values are read. None where no text has to be equal to anything.
+    A database finds this text much faster than values are read. None if no condition requires an equal text.
     """
     texts = sorted(_needles(wanted), key=len)
     return write_plain(texts[-1]) if texts else None
@@ -106,12 +105,12 @@ def _needles(condition: Any) -> Iterator[str]:
 
 
 def _count(condition: Any, depth: int, *, is_filter: bool = False) -> int:
-    """Count the conditions in one, after checking each.
+    """Check a condition and the conditions in it, and return their number.
 
     Args:
         condition: The condition.
-        depth: How deeply it may be nested.
-        is_filter: Whether it is a whole filter, which compares nothing by itself.
+        depth: The maximum depth of nesting.
+        is_filter: True for a whole filter, which compares nothing by itself.
     """
     if not depth:
         raise InvalidInput(f"A filter may be nested {DEEPEST} levels deep.")
@@ -133,7 +132,7 @@ def _count(condition: Any, depth: int, *, is_filter: bool = False) -> int:
 
 
 def _check_key(key: Any, inner: Any, *, is_filter: bool, compares: bool) -> None:
-    """Refuse a key that no condition may have, or not in this place."""
+    """Raise an error for a key that a condition may not have, or not in this place."""
     if is_filter and not isinstance(key, str):
         raise InvalidInput(f"The keys of a filter are text, not {safe_repr(key)}.")
     known = _LOGICAL if is_filter else tuple(_OPERATORS)
@@ -151,7 +150,7 @@ def _is_operator(key: Any) -> bool:
 
 
 def fits(value: Any, condition: Any) -> bool:
-    """Whether a value meets a condition, or every condition of a filter.
+    """Return true if a value meets a condition, or every condition of a filter.
 
     Args:
         value: The value of an item, or a part of it.
@@ -211,20 +210,20 @@ _LISTS = frozenset({"$in", "$nin", "$and", "$or"})
 FIRST_PAGE = 100
 LARGEST_PAGE = 2_000
 NEWEST = 2**62
-"""A time behind every other."""
+"""A time later than any other."""
 
 
 class ItemQuery(NamedTuple):
-    """What to look for.
+    """A query for items.
 
     Attributes:
         low: The first path of the namespaces to look in.
         high: The path behind the last.
-        wanted: What `filters.checked` gave.
-        question: Words to look for; empty for none.
-        limit: Most results.
-        offset: How many of the first results to leave out.
-        dense: The words' vector, where there are embeddings.
+        wanted: The result of `checked`.
+        question: Words to search for; empty for none.
+        limit: Maximum results.
+        offset: The number of first results to leave out.
+        dense: The vector of the words, or None without embeddings.
     """
 
     low: str
@@ -237,7 +236,7 @@ class ItemQuery(NamedTuple):
 
 
 class ItemHit(NamedTuple):
-    """An item that was found, with its value and, for a question, how well it fits."""
+    """An item that was found, with its value and, for a question, its score."""
 
     item: StoredItem
     value: dict[str, Any]
@@ -245,7 +244,11 @@ class ItemHit(NamedTuple):
 
 
 def find(tx: Transaction, look: ItemQuery, *, now: int) -> list[ItemHit]:
-    """The items that fit: the best first for a question, else the newest first and those of one time by their keys."""
+    """Return the items that fit a query.
+
+    For a question, the best come first. Otherwise the newest come first, and items of one time are in the order of
+    their keys.
+    """
     if look.limit == 0:
         return []
     if look.question:
@@ -256,7 +259,7 @@ def find(tx: Transaction, look: ItemQuery, *, now: int) -> list[ItemHit]:
 
 
 def namespaces(tx: Transaction, low: str, high: str, *, now: int) -> Iterator[Namespace]:
-    """The namespaces in a range of paths that hold items, in order; what has expired does not count."""
+    """Yield the namespaces in a range of paths that hold unexpired items, in order."""
     after, size = "", FIRST_PAGE
     while rows := query.namespaces_of_items(tx, low=low, after=after, high=high, now=now, limit=size):
         yield from (namespace_of(row["path"]) for row in rows)
@@ -276,9 +279,9 @@ def best_items(
 
     Args:
         tx: The transaction.
-        look: The question, and what items must fit.
-        walls: Where the index is asked.
-        now: When.
+        look: The question, and the conditions that items must meet.
+        walls: The filter for the index.
+        now: The time.
         items_of: Reads the items of documents; some may be hidden or have expired.
     """
     asked = question(look.question, now)
@@ -302,7 +305,7 @@ def _answers(tx: Transaction, look: ItemQuery, now: int) -> list[ItemHit]:
 
 
 def _walls(look: ItemQuery) -> SearchFilter:
-    """The namespaces that are looked in."""
+    """Return the filter for the namespaces of a query."""
     return SearchFilter(look.low, look.high, kinds=(KIND,))
 
 
@@ -320,7 +323,7 @@ def _fitting(tx: Transaction, look: ItemQuery, wanted: Mapping[str, Any], now: i
 
 
 def _newest(tx: Transaction, look: ItemQuery, now: int, limit: int, offset: int, last: Row | None) -> Sequence[Row]:
-    """A page of items, the newest first, after the last one of the page before."""
+    """Return a page of items, the newest first, after the last one of the previous page."""
     place: dict[str, Any] = {
         "updated_at": NEWEST if last is None else last["updated_at"],
         "key": "" if last is None else last["key"],
@@ -361,16 +364,18 @@ class SharedItems:
 
 THREAD_ITEM = "thread_item"
 READ_KIND = "thread_item_read"
-"""The kind of a row that puts off the end of an item."""
+"""The kind of a row that puts off the expiry of an item."""
 
 LONGEST_NAME = 1_000
 """Characters of a row's key; PostgreSQL's indexes have no room for many more."""
 WORTHWHILE = 100
-"""A reading is noted if it puts the end of an item off by more than the hundredth part of its time to live."""
+"""A reading is recorded if it puts the expiry of an item off by more than a hundredth of its time to live."""
 
 
 class ThreadItems:
-    """The items that a task of a thread sees, or a checkpoint shows. Made for one transaction, within which it stays.
+    """The items that a task of a thread sees, or a checkpoint shows.
+
+    Each object serves one transaction, within which its view stays the same.
 
     Args:
         point: The thread.
@@ -381,7 +386,7 @@ class ThreadItems:
         self._seen: MemoryView | None = None
 
     def get(self, tx: Transaction, places: Iterable[ItemPlace], *, now: int) -> dict[ItemPlace, StoredItem]:
-        """The items at some places, but for those that are not there or have expired."""
+        """Return the items at some places, without missing and expired ones."""
         view = self._view(tx, now)
         names = {name_of(at): at for at in places}
         there = memory_rows.named(tx, view, THREAD_ITEM, names)
@@ -389,7 +394,7 @@ class ThreadItems:
         return {place_of(kept): _stored(kept) for kept in living}
 
     def find(self, tx: Transaction, look: ItemQuery, *, now: int) -> list[ItemHit]:
-        """The items that fit: the best first for a question, else the newest first and those of one time by key."""
+        """Return the items that fit a query, in the order of the function `find`."""
         if look.limit == 0:
             return []
         if look.question:
@@ -402,13 +407,13 @@ class ThreadItems:
         return list(islice(fitting, look.offset, look.offset + look.limit))
 
     def namespaces(self, tx: Transaction, low: str, high: str, *, now: int) -> list[Namespace]:
-        """The namespaces in a range of paths that hold items, in order."""
+        """Return the namespaces in a range of paths that hold items, in order."""
         return [
             namespace_of(path) for path in sorted({place_of(kept).path for kept in self._within(tx, low, high, now)})
         ]
 
     def touch(self, tx: Transaction, items: Iterable[StoredItem], *, now: int) -> None:
-        """Put off the end of items that were read; outside of a task nothing can be noted, and nothing is."""
+        """Put off the expiry of items that were read. Do nothing outside of a task."""
         if not self._point.writable:
             return
         names = {name_of(item.at): item for item in items if item.ttl is not None}
@@ -427,7 +432,7 @@ class ThreadItems:
             self._write(tx, place, drafts, now)
 
     def lock(self, tx: Transaction, places: Iterable[ItemPlace]) -> None:
-        """Do nothing: what others write meanwhile is not seen in this step."""
+        """Do nothing: other tasks' writes are not visible in this step."""
         del tx, places
 
     def write(
@@ -436,7 +441,7 @@ class ThreadItems:
         """Write items, or delete them where there is no draft.
 
         Raises:
-            InvalidInput: This is no task.
+            InvalidInput: No task is running.
             StepIsOver: Another attempt of the task has taken its place.
         """
         del locked  # nothing is
@@ -455,7 +460,7 @@ class ThreadItems:
         self._write(tx, place, drafts, now)
 
     def walls(self, look: ItemQuery) -> SearchFilter:
-        """The thread's namespace: which of its items are meant is known when they are read."""
+        """Return the filter for the thread's namespace; items are selected when they are read."""
         del look
         return SearchFilter(self._point.path, self._point.path + "\x1f", kinds=(THREAD_ITEM,))
 
@@ -467,7 +472,7 @@ class ThreadItems:
         return self._seen
 
     def _within(self, tx: Transaction, low: str, high: str, now: int) -> list[MemoryVersion]:
-        """The items in a range of namespaces."""
+        """Return the items in a range of namespaces."""
         view = self._view(tx, now)
         every = memory_rows.current(tx, view, THREAD_ITEM)
         return alive(tx, view, [kept for kept in every if low <= place_of(kept).path < high])
@@ -486,7 +491,7 @@ class ThreadItems:
 
     @staticmethod
     def _shown(tx: Transaction, view: MemoryView, owners: Sequence[int]) -> list[MemoryVersion]:
-        """Those of some rows that a view shows, in their order."""
+        """Return the rows that a view shows, in the given order."""
         seen = memory_rows.shown(tx, view, owners)
         found = query.remembered(tx, ids=json.dumps([owner for owner in owners if owner in seen]))
         living = {kept.number: kept for kept in alive(tx, view, list(map(version_of, found)))}
@@ -500,19 +505,19 @@ class ThreadItems:
 
 
 def alive(tx: Transaction, view: MemoryView, items: Sequence[MemoryVersion]) -> list[MemoryVersion]:
-    """Those of some items that have not expired, by the time of the view that shows them.
+    """Return the items that have not expired, by the time of the view that shows them.
 
     Args:
         tx: The transaction.
         view: The view.
-        items: Items that it shows.
+        items: Items that the view shows.
     """
     ends = _ends(tx, view, items)
     return [kept for kept in items if (end := ends.get(kept.number)) is None or end > view.at]
 
 
 def _ends(tx: Transaction, view: MemoryView, items: Sequence[MemoryVersion]) -> dict[int, int]:
-    """When items end, by their numbers; those that do not end are not there."""
+    """Return the expiry of items by their numbers, without items that do not expire."""
     ends = {kept.number: int(kept.extra["ends"]) for kept in items if "ends" in kept.extra}
     if ends:
         reads = memory_rows.named(tx, view, READ_KIND, [kept.key for kept in items if kept.number in ends])
@@ -521,13 +526,13 @@ def _ends(tx: Transaction, view: MemoryView, items: Sequence[MemoryVersion]) -> 
 
 
 def name_of(at: ItemPlace) -> str:
-    """The key of the row of an item."""
+    """Return the key of the row of an item."""
     name = as_json([namespace_of(at.path), at.key])
     return name if len(name) <= LONGEST_NAME else blake2b(name.encode(), digest_size=32).hexdigest()
 
 
 def place_of(kept: MemoryVersion) -> ItemPlace:
-    """Where an item is."""
+    """Return the place of an item."""
     return ItemPlace(kept.label or "", kept.extra["key"])
 
 
@@ -548,7 +553,7 @@ def _stored(kept: MemoryVersion) -> StoredItem:
 
 
 def texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
-    """The texts by which items are found, by their rows.
+    """Return the texts by which items are found, by row.
 
     Args:
         tx: The transaction.
@@ -559,13 +564,13 @@ def texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
 
 
 def recollections(tx: Transaction, hits: Sequence[SearchHit], now: int, outlook: object) -> Mapping[int, Recollection]:
-    """What hits are to the user, by the numbers of their documents.
+    """Convert hits to recollections, by document number.
 
     Args:
         tx: The transaction.
-        hits: Items that a search found. What was deleted meanwhile, or has expired, is left out.
-        now: When.
-        outlook: From where it looks. They are seen from everywhere.
+        hits: Items that a search found. Deleted and expired items are left out.
+        now: The time.
+        outlook: Ignored, since shared items are visible in every view.
     """
     del outlook
     there = {row["id"]: row for row in query.items_by_id(tx, ids=json.dumps([hit.owner for hit in hits]), now=now)}
@@ -577,7 +582,7 @@ def recollections(tx: Transaction, hits: Sequence[SearchHit], now: int, outlook:
 
 
 def rewound_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
-    """The texts by which items of threads are found, by their rows.
+    """Return the texts by which items of threads are found, by row.
 
     Args:
         tx: The transaction.
@@ -591,13 +596,13 @@ def rewound_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str
 def rewound_recollections(
     tx: Transaction, hits: Sequence[SearchHit], now: int, outlook: SearchView | None
 ) -> Mapping[int, Recollection]:
-    """What hits are to the user, by the numbers of their documents; what cannot be seen is left out.
+    """Convert hits to recollections, by document number, without those that are not visible.
 
     Args:
         tx: The transaction.
         hits: Items of threads that a search found.
-        now: When.
-        outlook: From where it looks.
+        now: The time.
+        outlook: The view of the search.
     """
     ids: dict[int, str] = {}
 
@@ -611,15 +616,15 @@ def rewound_recollections(
 
 
 def add_new(tx: Transaction, drafts: Mapping[ItemPlace, ItemDraft], *, now: int) -> int:
-    """Write items, but where a key has an item already, and without what has expired since.
+    """Write items, except those whose key exists already or that have expired.
 
     Args:
         tx: The transaction.
         drafts: The items.
-        now: When.
+        now: The time.
 
     Returns:
-        How many were added.
+        The number of added items.
     """
     there = item_rows.get(tx, drafts, now=now)
     new: dict[ItemPlace, ItemDraft | None] = {

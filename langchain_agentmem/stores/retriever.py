@@ -3,14 +3,13 @@ r"""`AgentMemoryRetriever`: the search as a LangChain retriever, for chains.
     retriever = memory.retriever(namespace=("alice",), limit=4)
     chain = {"context": retriever, "question": RunnablePassthrough()} | prompt | model
 
-It searches as `memory.search` does. What is not said when it is made, the config of each run may say, such as the
-namespace, and each call may say otherwise: `retriever.invoke(question, k=3)`. A trace shows one retriever,
-`memory.retrieval.search`, as of any search, so that what is withheld from traces is withheld here too.
+It searches as `memory.search` does. The config of each run may supply arguments that are not set, such as the
+namespace. Each call may override arguments: `retriever.invoke(question, k=3)`. A trace shows one retriever,
+`memory.retrieval.search`, as for any search, so that content withheld from traces is withheld here too.
 
 A question may name a time ("what did Ana plan in May?"), a speaker, or a phrase in quotation marks;
-`conversation_id`, `roles`, `kinds`, `before` and `after` narrow it. An answer belongs to its question and a
-conversation is about something, so what is found need not hold the words that were asked for; `why` says what it was
-found by.
+`conversation_id`, `roles`, `kinds`, `before` and `after` narrow it. Results need not hold the words of the question,
+since neighbouring messages and the whole conversation count too. `why` lists the reasons for a result.
 
     from langchain_core.prompts import ChatPromptTemplate
     from langchain_core.runnables import RunnablePassthrough
@@ -23,8 +22,8 @@ found by.
         chain = {"known": retriever, "question": RunnablePassthrough()} | prompt  # | model
         print(chain.invoke("Where does Ana live?", {"configurable": {"agentmem_namespace": ("alice",)}}).to_string())
 
-With embeddings the search goes by meaning too (extra `[vectors]`). They are computed in batches behind the writes,
-and what has no vector yet, or never gets one because the model fails, is found by its words.
+With embeddings, the search compares meanings too (extra `[vectors]`). Vectors are computed in batches after the writes.
+Documents without a vector, because it is pending or the model fails, are found by their words.
 
     from langchain_core.embeddings import DeterministicFakeEmbedding
 
@@ -62,11 +61,11 @@ from langchain_agentmem.search.timeline import Order
 from langchain_agentmem.storage.database import Database, HasDatabase
 
 _LANGCHAINS = {"verbose", "run_id"}
-"""Arguments of LangChain's, which mean nothing here."""
+"""Arguments of LangChain that are ignored."""
 
 
 class SearchOptions(TypedDict, total=False):
-    """What `AgentMemory.retriever` takes: arguments of the search, and of every LangChain retriever."""
+    """The arguments of `AgentMemory.retriever`: those of a search and of any retriever."""
 
     namespace: Sequence[str] | None
     limit: int
@@ -90,37 +89,37 @@ _ARGUMENTS = tuple(name for name in SearchOptions.__annotations__ if name not in
 
 
 class RetrieverOptions(SearchOptions):
-    """What `AgentMemoryRetriever` takes."""
+    """The arguments of `AgentMemoryRetriever`."""
 
     memory: HasDatabase
 
 
 class AgentMemoryRetriever(BaseRetriever):
-    """Finds what was said, as LangChain documents.
+    """A LangChain retriever that returns search results as documents.
 
     A document's `page_content` is the text and its `id` that of the message, or the key of the item. Its `metadata` can
     be written as JSON: "kind", "score", "why" (as text), "namespace" (a list), "conversation_id", "created_at" (ISO
-    8601, in UTC), "also" where other things say the same, "replaced_by" where something replaced it and, for messages,
-    "role" and "name" where there is one.
+    8601, in UTC), "also" if there are duplicates, "replaced_by" if there is a replacement and, for messages, "role" and
+    "name" if there is one.
 
     Attributes:
-        memory: The `AgentMemory` to look in.
-        namespace: Where to look: this namespace and all below it. Default: just that of each run's config, else the
-            root.
-        limit: Most documents; `k` is another name for it. Default: 10.
+        memory: The `AgentMemory` to search.
+        namespace: The namespace to search, with all below it. Default: only the namespace of each run's config, else
+            the root.
+        limit: Maximum documents; `k` is another name for it. Default: 10.
         kinds: Only these kinds, as for `AgentMemory.search`. Default: all but "audit".
         conversation_id: Only this conversation. Default: all.
         roles: Only messages of these roles. Default: all.
-        before: Only what was said before this time. Without a time zone it is taken as UTC.
-        after: Only what was said at this time or later.
-        everything: Whether to look in every namespace, as an administrator does. Default: not.
-        abandoned: Whether messages that a thread went back to before are found too. Default: not.
-        order: "score", the best first, or "time", the evidence of a topic as it came. Default: "score".
-        trust: Only what is trusted so far, as for `AgentMemory.search`. Default: all.
-        weights: How much each signal counts. Default: those of the memory.
+        before: Only results from before this time. A time without a time zone is UTC.
+        after: Only results from this time or later.
+        everything: True searches every namespace, as an administrator does. Default: False.
+        abandoned: True finds messages of rewound checkpoints too. Default: False.
+        order: "score", the best first, or "time", the evidence of a topic, the oldest first. Default: "score".
+        trust: Only results of this trust, as for `AgentMemory.search`. Default: all.
+        weights: The weight of each signal. Default: those of the memory.
 
     Raises:
-        InvalidInput: An argument is wrong, or there is none of this name.
+        InvalidInput: An argument is invalid, or its name is unknown.
     """
 
     memory: Any = Field(exclude=True, repr=False)
@@ -161,7 +160,7 @@ class AgentMemoryRetriever(BaseRetriever):
 
         Args:
             input: Any text.
-            config: The run that this is a part of. Its namespace counts where the retriever has none.
+            config: The config of the surrounding run. Its namespace applies if the retriever has none.
             **kwargs: Any argument of the search, for this call only.
 
         Raises:
@@ -186,7 +185,7 @@ class AgentMemoryRetriever(BaseRetriever):
         return self.invoke(query, patch_config(ensure_config(), callbacks=run_manager.get_child()), **changes)
 
     def _own(self, config: RunnableConfig | None) -> RunnableConfig:
-        """The config of a search, with the tags and the metadata of the retriever."""
+        """Return the config of a search, with the tags and the metadata of the retriever."""
         complete = ensure_config(config_given(config))
         tags = [*(complete.get("tags") or ()), *(self.tags or ())]
         metadata = {**(complete.get("metadata") or {}), **self._get_ls_params(), **(self.metadata or {})}
@@ -194,7 +193,7 @@ class AgentMemoryRetriever(BaseRetriever):
         return complete
 
     def _arguments(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """What to search with, in this call."""
+        """Return the arguments of the search for this call."""
         changed = {name: value for name, value in _with_limit(changes).items() if name not in _LANGCHAINS}
         if unknown := sorted(changed.keys() - set(_ARGUMENTS)):
             raise InvalidInput(f"A search takes no {safe_repr(unknown[0])}; it takes {', '.join(_ARGUMENTS)}.")
@@ -202,7 +201,7 @@ class AgentMemoryRetriever(BaseRetriever):
 
 
 def _with_limit(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments with `k` by its own name."""
+    """Return arguments with `k` renamed to `limit`."""
     if "k" not in given:
         return dict(given)
     if "limit" in given:

@@ -1,7 +1,7 @@
-"""Operations of LangGraph's stores, as a batch that is checked as a whole, run in one go, and answered in their order.
+"""Batches of LangGraph's store operations: checked as a whole, run in one transaction, answered in order.
 
-A trace shows a batch as one step, named by what it holds, "get", "search" and so on, and "batch" where it holds several
-kinds; searches alone show as a retriever, with what they found as documents.
+A trace shows a batch as one step. Its name is the kind of its operations, such as "get" or "search", or "batch" for
+several kinds. A batch of searches alone is shown as a retriever, with its results as documents.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from langchain_agentmem.tracing import brief, outcome
 
 
 def verb_of(op: Op) -> str:
-    """What an operation does."""
+    """Return the name of an operation, such as "get"."""
     if isinstance(op, PutOp):
         return "delete" if op.value is None else "put"
     if isinstance(op, langgraph.GetOp):
@@ -56,19 +56,19 @@ def _document(found: langgraph.SearchItem) -> dict[str, Any]:
 WHOLE = "$"
 """The path of a whole value."""
 _COUNT: Any = Annotated[int, Ge(0), Le(2**31)]
-"""How many results may be asked for, or left out."""
+"""The valid range of a limit or an offset."""
 
 Fields = tuple[str, ...]
 Items: TypeAlias = SharedItems | ThreadItems
-"""Where items are kept. One is made for each transaction."""
+"""The place of the items, one object for each transaction."""
 
 
 class InvalidNamespace(InvalidInput, langgraph.InvalidNamespaceError):
-    """A namespace that no item can be in. Both an error of ours and one of LangGraph's."""
+    """An error for a namespace that cannot hold items, of this package and of LangGraph."""
 
 
 Answers: TypeAlias = tuple[list[Result], list[item_rows.StoredItem]]
-"""The result of each operation of a batch, and the items whose end a reading has to put off."""
+"""The result of each operation of a batch, and the read items whose expiry must be put off."""
 
 
 class Batch:
@@ -77,12 +77,12 @@ class Batch:
     Args:
         ops: The operations.
         ttl: The store's configuration of expiry.
-        fields: The paths whose texts items are found by, unless they name their own; None for the whole value.
-        base: Where the namespaces of the operations begin.
-        limits: How long queries may be, and how many conditions filters may have.
+        fields: The paths whose texts are indexed, unless an operation names its own; None for the whole value.
+        base: The namespace that precedes the operations' namespaces.
+        limits: The limits of the length of queries and of the number of conditions.
 
     Raises:
-        InvalidInput: One of them is wrong. None is run.
+        InvalidInput: An operation is invalid. None is run.
     """
 
     def __init__(
@@ -103,12 +103,12 @@ class Batch:
 
     @cached_property
     def verb(self) -> str:
-        """What a trace calls it."""
+        """The name of the batch in a trace."""
         verbs = set(map(verb_of, self._ops))
         return verbs.pop() if len(verbs) == 1 else "batch"
 
     def asked(self) -> Mapping[str, Any]:
-        """What a trace shows of it."""
+        """Return the inputs of the batch for a trace."""
         if len(self._ops) == 1:
             return _fields_of(self._ops[0])
         told: dict[str, Any] = {"operations": [{"operation": verb_of(op), **_fields_of(op)} for op in self._ops]}
@@ -117,28 +117,28 @@ class Batch:
         return told
 
     def told(self, results: list[Any]) -> Mapping[str, Any]:
-        """Return what a trace shows of the results."""
+        """Return the results for a trace."""
         if self.verb == "search":
             return {"documents": [_document(each) for hits in results for each in hits]}
         return outcome(results[0] if len(results) == 1 else results)
 
     def embed(self, near: Callable[[ItemQuery], VectorQuery | None]) -> None:
-        """Give the words that it looks for their vectors, before it is run.
+        """Embed the queries of the batch, before it is run.
 
         Args:
-            near: Gives the vector.
+            near: Returns the vector of a query.
         """
         for number, (look, refresh) in self._searches.items():
             if look.question and look.limit:
                 self._searches[number] = (look._replace(dense=near(look)), refresh)
 
     def read(self, tx: Transaction, items: Items, now: int) -> Answers:
-        """Run what reads. Every value is made anew for the caller.
+        """Run the reading operations. Every value is a new object for the caller.
 
         Args:
             tx: The transaction.
-            items: Where.
-            now: When.
+            items: The place of the items.
+            now: The time.
         """
         results: list[Result] = [None] * len(self._ops)
         touched: list[item_rows.StoredItem] = []
@@ -167,7 +167,7 @@ class Batch:
         }
 
     def _page_of(self, op: langgraph.ListNamespacesOp, namespaces: Iterable[Namespace]) -> list[Namespace]:
-        """Those of some namespaces that are asked for."""
+        """Return the page of namespaces that an operation asks for."""
         found: dict[Namespace, None] = {}
         for namespace in namespaces:
             labels = namespace[len(self._base) :]
@@ -178,12 +178,12 @@ class Batch:
         return list(found)[op.offset : op.offset + op.limit]
 
     def run(self, tx: Transaction, items: Items, now: int) -> Answers:
-        """Run everything: what reads sees what was there before.
+        """Run all operations. Reads see the state before the writes.
 
         Args:
             tx: The transaction.
-            items: Where.
-            now: When.
+            items: The place of the items.
+            now: The time.
         """
         locked: Any = items.lock(tx, self.changes)
         results, touched = self.read(tx, items, now)
@@ -232,14 +232,14 @@ def checked_fields(name: str, fields: Any) -> Fields | None:
     """Check paths into values.
 
     Args:
-        name: What they were given as, for the error.
+        name: The name of the argument, for the error.
         fields: The paths, or one.
 
     Returns:
-        The paths; None where the whole value is meant.
+        The paths; None for the whole value.
 
     Raises:
-        InvalidInput: They are no list of text.
+        InvalidInput: The paths are no list of text.
     """
     paths = (fields,) if isinstance(fields, str) else fields
     if not isinstance(paths, list | tuple) or not all(isinstance(path, str) for path in paths):
@@ -250,7 +250,7 @@ def checked_fields(name: str, fields: Any) -> Fields | None:
 
 
 def _texts(value: dict[str, Any], fields: Fields) -> Fields:
-    """The texts at some paths of a value, without those that are empty."""
+    """Return the texts at some paths of a value, without those that are empty."""
     view = json_value(value)
     found: list[str] = []
     for path in fields:
@@ -262,10 +262,10 @@ def _texts(value: dict[str, Any], fields: Fields) -> Fields:
 
 
 def path_of_items(namespace: Any) -> str:
-    """The path of a namespace in which items can be.
+    """Return the path of a namespace that can hold items.
 
     Raises:
-        InvalidNamespace: There can be none.
+        InvalidNamespace: The namespace cannot hold items.
     """
     if type(namespace) is tuple and set(map(type, namespace)) <= {str}:
         return _checked_path(namespace)
@@ -297,7 +297,7 @@ def _look(op: langgraph.SearchOp, base: Namespace, limits: MemoryLimits) -> Item
 
 
 def _range_listed(op: langgraph.ListNamespacesOp, base: Namespace) -> tuple[str, str]:
-    """Check what namespaces are asked for, and give the range of paths that they must be in."""
+    """Check an operation that lists namespaces, and return the range of their paths."""
     check_value(_COUNT, op.limit, "limit")
     check_value(_COUNT, op.offset, "offset")
     check_value(PositiveInt | None, op.max_depth, "max_depth")
