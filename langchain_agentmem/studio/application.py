@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from langchain_agentmem.experiences.experience_library import ExperienceLibrary
 
 PAGE = 50
-"""Things on one page."""
+"""Objects per page."""
 LARGEST_FORM = 16_000_000
-"""Bytes of a form that is sent."""
+"""Maximum size of a submitted form, in bytes."""
 _DIGITS = len(str(LARGEST_FORM))
 TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
@@ -45,16 +45,16 @@ User = str | Callable[[Mapping[str, Any]], str]
 T = TypeVar("T")
 
 PATIENCE = 0.03
-"""Seconds that a page waits for something."""
+"""Seconds that a page waits for an answer."""
 KEPT_FOR = timedelta(minutes=1)
 
 
 class CachedAnswer(NamedTuple, Generic[T]):
-    """What was found out.
+    """A value with the time when it was computed.
 
     Attributes:
-        value: It.
-        at: When, in UTC.
+        value: The value.
+        at: The time, in UTC.
     """
 
     value: T
@@ -62,12 +62,12 @@ class CachedAnswer(NamedTuple, Generic[T]):
 
 
 class AnswerCache:
-    """What takes long to find out: it is found beside the requests, and kept for a minute.
+    """A cache of slow answers, computed in the background and kept for a minute.
 
         seen = await studio.kept.look("figures", lambda: memory.admin.stats())
         if seen is None: ...      # it is not known yet: the page says so, and is loaded again
 
-    No page waits longer than `PATIENCE`. What is a minute old is found anew, and shown until that is there.
+    No page waits longer than `PATIENCE`. A minute-old answer is computed again, and shown until the new one is ready.
     """
 
     def __init__(self) -> None:
@@ -76,15 +76,15 @@ class AnswerCache:
         self._threads = ThreadPoolExecutor(2, "agentmem-studio")
 
     async def look(self, name: str, find: Callable[[], T], *, patience: float = PATIENCE) -> CachedAnswer[T] | None:
-        """What is known of something; None if nothing is known yet.
+        """Return the cached answer; None if it is not known yet.
 
         Args:
-            name: What it is.
-            find: Finds it out, in a thread.
-            patience: Seconds to wait for it. Default: `PATIENCE`.
+            name: The key of the answer.
+            find: Computes the answer, in a thread.
+            patience: Seconds to wait for the answer. Default: `PATIENCE`.
 
         Raises:
-            AgentMemoryError: It could not be found out. Whoever asks next has it tried again.
+            AgentMemoryError: The computation failed. The next call tries it again.
         """
         finding = self._finding.get(name)
         if finding is None or _is_over(finding):
@@ -95,25 +95,25 @@ class AnswerCache:
         return self._seen.get(name)
 
     def forget(self) -> None:
-        """Find out everything anew, as after something was erased."""
+        """Clear the cache, for example after an erasure."""
         self._seen.clear()
         self._finding.clear()
 
 
 def _is_over(finding: Future[CachedAnswer[Any]]) -> bool:
-    """Whether something has to be found anew."""
+    """Return True if an answer must be computed again."""
     return finding.done() and (finding.exception() is not None or datetime.now(UTC) - finding.result().at >= KEPT_FOR)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Studio:
-    """What an application shows, and for whom.
+    """The memory that an application shows, and its user.
 
     Attributes:
         memory: The memory.
-        user: Who looks: a name, or what tells it from the ASGI scope of a request.
+        user: The user's name, or a function that returns it from the ASGI scope of a request.
         experiences: A library to show; None for none.
-        kept: What takes long to find out.
+        kept: The cache of slow answers.
     """
 
     memory: AgentMemory
@@ -123,11 +123,11 @@ class Studio:
 
     @property
     def read_only(self) -> bool:
-        """Whether nothing can be changed."""
+        """True if nothing can be changed."""
         return self.memory.database.engine.opening.read_only
 
     def user_of(self, request: Request) -> str:
-        """Who makes a request."""
+        """Return the name of the user who makes a request."""
         return self.user if isinstance(self.user, str) else self.user(request.scope)
 
 
@@ -139,15 +139,15 @@ def application(
     token: str | None = None,
     hosts: Collection[str] | None = None,
 ) -> ASGIApp:
-    """Studio as an ASGI application.
+    """Return Studio as an ASGI application.
 
     Args:
-        memory: What it shows. It is not closed.
-        user: Who makes corrections: a name, or a function that tells it from the ASGI scope. Default: who runs this
-            process.
+        memory: The memory to show. It is not closed.
+        user: The author of corrections: a name, or a function that returns it from the ASGI scope. Default: the user
+            who runs this process.
         experiences: A library to show. Default: none.
-        token: What opens a session, once, as `?token=…` of any page. Default: nothing is asked for.
-        hosts: The names, with ports, that it is known by. Default: any.
+        token: The token that opens a session, once, as `?token=…` of any page. Default: no token is required.
+        hosts: The host names, with ports, that requests may use. Default: any.
     """
     if not (user is None or isinstance(user, str) or callable(user)):
         raise InvalidInput(f"user must be a name, or a function that tells it from a scope, not {safe_repr(user)}.")
@@ -162,7 +162,7 @@ def application(
 
 
 def _me() -> str:
-    """Who runs this process, where the system has a name for that."""
+    """Return the name of the user who runs this process, if the system knows it."""
     try:
         return getpass.getuser()
     except (ImportError, KeyError, OSError):  # as in a container
@@ -170,33 +170,33 @@ def _me() -> str:
 
 
 def studio_of(request: Request) -> Studio:
-    """What the application of a request shows."""
+    """Return the `Studio` of the application of a request."""
     studio: Studio = request.app.state.studio
     return studio
 
 
 def address(request: Request, path: str, **asked: Any) -> str:
-    """The address of a page, with what is asked of it; what is None or empty is left out, namespaces are written."""
+    """Return the address of a page with its query; None and empty values are left out."""
     said = {name: value for name, value in asked.items() if value is not None and value != ""}
     given = {name: named(value) if isinstance(value, tuple) else value for name, value in said.items()}
     return quote(request.scope.get("root_path", "")) + path + (f"?{urlencode(given)}" if given else "")
 
 
 def namespace_asked(request: Request) -> tuple[str, ...] | None:
-    """The namespace that a request names, None for none.
+    """Return the namespace that a request names; None for none.
 
     Raises:
-        InvalidInput: It cannot be one.
+        InvalidInput: The namespace is not valid.
     """
     written = request.query_params.get("namespace")
     return namespace_named(written) if written else None
 
 
 def required(request: Request, name: str) -> str:
-    """What a request must say.
+    """Return a required parameter of a request.
 
     Raises:
-        InvalidInput: It does not.
+        InvalidInput: The parameter is missing.
     """
     given = request.query_params.get(name)
     if not given:
@@ -205,10 +205,10 @@ def required(request: Request, name: str) -> str:
 
 
 def number_asked(request: Request, name: str, usual: int = 0, *, most: int = 1_000_000_000) -> int:
-    """A whole number of a request, 0 or more.
+    """Return a whole number of a request, 0 or more.
 
     Raises:
-        InvalidInput: It is none.
+        InvalidInput: The value is no such number.
     """
     given = request.query_params.get(name)
     if not given:
@@ -219,23 +219,23 @@ def number_asked(request: Request, name: str, usual: int = 0, *, most: int = 1_0
 
 
 def time_asked(request: Request, name: str) -> datetime | None:
-    """A time of a request, in UTC unless it says otherwise; None for none.
+    """Return a time of a request, in UTC unless it has a time zone; None for none.
 
     Raises:
-        InvalidInput: It is none.
+        InvalidInput: The value is no time.
     """
     given = request.query_params.get(name)
     return time_written(given) if given else None
 
 
 def page(request: Request, template: str, status: int = 200, **values: Any) -> Response:
-    """A page.
+    """Return a rendered page.
 
     Args:
-        request: What asks for it.
+        request: The request.
         template: Its template; one that extends `base.html` has the blocks "title" and "content".
         status: The HTTP status.
-        **values: What the template shows.
+        **values: The values for the template.
     """
     studio = studio_of(request)
     given = {
@@ -252,22 +252,22 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
 
 
 def _here(request: Request, changed: Mapping[str, Any]) -> str:
-    """The address of the page that is shown, with other values."""
+    """Return the address of the current page, with other values."""
     return address(request, quote(_path(request)), **{**request.query_params, **changed})
 
 
 def _path(request: Request) -> str:
-    """The path of the page that is shown, below that of Studio."""
+    """Return the path of the current page, relative to Studio's root."""
     path: str = request.scope["path"]
     return path.removeprefix(request.scope.get("root_path", ""))
 
 
 def changing(path: str, handle: Callable[[Request, Mapping[str, str]], Awaitable[Response]]) -> Route:
-    """The route of what changes something: by POST, with the fields of a form of Studio's, where changes are allowed.
+    """Return a route that changes data: by POST, with a form of Studio, unless read-only.
 
     Args:
-        path: Where to.
-        handle: Is given the request and the fields of its form.
+        path: The path of the route.
+        handle: Called with the request and the fields of its form.
     """
 
     @wraps(handle)
@@ -288,20 +288,23 @@ def changing(path: str, handle: Callable[[Request, Mapping[str, str]], Awaitable
 
 
 def back(request: Request, path: str, **asked: Any) -> Response:
-    """Lead from a form to a page."""
+    """Redirect from a form to a page."""
     return RedirectResponse(address(request, path, **asked), 303)
 
 
-# -- what templates use --------------------------------------------------------------------------------------------
+# -- values in templates -------------------------------------------------------------------------------------------
 
 
 def visible(value: Any) -> Any:
-    """A value as every template shows it: characters that nobody sees, or that turn text around, are written out."""
+    """Return a value as templates show it, with invisible characters written out.
+
+    Characters that reverse the direction of text are written out too.
+    """
     return printable(value, lines=True) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def when(time: datetime | None, pattern: str = "%Y-%m-%d %H:%M:%S") -> str:
-    """A time in UTC; nothing for None."""
+    """Return a time in UTC as text; an empty text for None."""
     return "" if time is None else f"{time.astimezone(UTC):{pattern}}"
 
 
@@ -310,14 +313,14 @@ TEMPLATES = Environment(
 )
 TEMPLATES.trim_blocks = TEMPLATES.lstrip_blocks = True
 TEMPLATES.filters |= {"exact": escape, "when": when, "size": size_of, "named": named}
-"""`exact` is for a value that a form has to send back: it is escaped, and nothing else."""
+"""`exact` is for a value that a form must send back unchanged: it is only escaped."""
 TEMPLATES.globals["counted"] = counted
 STATIC: Mapping[str, tuple[bytes, str]] = {
     file.name: (file.read_bytes(), TYPES[f".{file.name.rpartition('.')[2]}"])
     for file in resources.files("langchain_agentmem.studio").joinpath("static").iterdir()
     if f".{file.name.rpartition('.')[2]}" in TYPES
 }
-"""All files that browsers are given. They are read once: no request leads to the disk."""
+"""All static files. They are read once: no request reads the disk."""
 
 
 async def _static(request: Request) -> Response:
@@ -337,11 +340,11 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 
 def missing(what: str) -> HTTPException:
-    """The error of a page for something that is not there."""
+    """Return the 404 error for a missing object."""
     return HTTPException(404, what)
 
 
 def pages_of(total: int, start: int, size: int = PAGE) -> Sequence[tuple[str, int]]:
-    """Where the neighbours of a page begin, by what a link to them says."""
+    """Return the labels and starts of the neighbours of a page."""
     neighbours = [("Newest", 0), ("Newer", max(start - size, 0))] if start else []
     return neighbours + ([("Older", start + size)] if start + size < total else [])

@@ -21,18 +21,18 @@ from langchain_agentmem.upkeep.integrity import EraseReport
 
 NAMES = {"core": "core memory", "record": "record", "fact": "fact"}
 FACT = ("subject", "predicate", "object", "role", "valid_from", "valid_to", "confidence")
-"""What can be changed of a fact, in the order of the form."""
+"""The fields of a fact that can be changed, in the order of the form."""
 
 
 class CorrectionSubject(NamedTuple):
-    """What is to be corrected, as an address names it.
+    """The value to correct, as an address names it.
 
     Attributes:
-        kind: "core", "record" or "fact", or whatever an address says; `Corrections` checks it.
+        kind: "core", "record" or "fact"; `Corrections` checks it.
         key: The key, or the id.
-        namespace: Whose it is.
+        namespace: The namespace of the owner.
         branch: The branch.
-        thread: The thread, where it is that thread's alone.
+        thread: The thread, if the value belongs to that thread alone.
     """
 
     kind: Any
@@ -43,25 +43,25 @@ class CorrectionSubject(NamedTuple):
 
     @property
     def at(self) -> dict[str, Any]:
-        """Where it is, as the methods of `Corrections` take it."""
+        """The location of the value, as keyword arguments of `Corrections`."""
         return {"namespace": self.namespace, "branch": self.branch, "thread_id": self.thread}
 
 
 def subject_of(request: Request) -> CorrectionSubject:
-    """What the address of a request names."""
+    """Return the value to correct that the address of a request names."""
     kind = web.required(request, "kind")
     if kind not in NAMES:
         raise InvalidInput(f"What can be corrected is {', '.join(NAMES)}, not {safe_repr(kind)}.")
     branch = request.query_params.get("branch") or "main"
     namespace = web.namespace_asked(request) or ()
-    # What the threads of a namespace share is corrected for all of them.
+    # A value that the threads of a namespace share is corrected for all of them.
     alone = not web.studio_of(request).memory.database.scopes.shared(path_of(namespace))
     thread = request.query_params.get("thread") or None
     return CorrectionSubject(kind, web.required(request, "key"), namespace, branch, thread if alone else None)
 
 
 def fields_of(kind: str, value: Mapping[str, Any] | None) -> dict[str, str]:
-    """The fields of a form, and what each says of a value."""
+    """Return the fields of a form with the texts of a value."""
     told = value or {}
     if kind == "core":
         return {"value": told.get("value", ""), "importance": str(told.get("importance") or 3)}
@@ -77,7 +77,7 @@ def _written(value: Any) -> str:
 
 
 def changes_of(kind: str, present: Mapping[str, Any] | None, fields: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of a form that differ from a value, as the methods of `Corrections` take them.
+    """Return the form fields that differ from a value, as arguments of `Corrections`.
 
     Raises:
         InvalidInput: A field cannot be read.
@@ -117,7 +117,7 @@ _FORMS: Mapping[str, tuple[Callable[[str], Any], str]] = {
     **dict.fromkeys(("importance", "confidence"), (_number, "a number")),
     **dict.fromkeys(("valid_from", "valid_to"), (_time, "a UTC time such as 2024-05-31 18:00")),
 }
-"""How a field is read that is not just a text, and its form."""
+"""The parsers and forms of fields that are more than a text."""
 
 
 def in_words(kind: str, value: Mapping[str, Any] | None) -> str | None:
@@ -137,13 +137,13 @@ def in_words(kind: str, value: Mapping[str, Any] | None) -> str | None:
 async def correct(
     request: Request, status: int = 200, problem: str | None = None, fields: Mapping[str, str] | None = None
 ) -> Response:
-    """What something says now, with a form to change it, and its history.
+    """Show the current value with a form to change it, and its history.
 
     Args:
-        request: What asks for it.
+        request: The request.
         status: The HTTP status.
-        problem: Why what somebody wrote in the form could not be.
-        fields: What that was.
+        problem: The error for the submitted form, if any.
+        fields: The fields of that form.
     """
     subject = subject_of(request)
     corrections = web.studio_of(request).memory.corrections
@@ -170,12 +170,12 @@ async def correct(
 
 
 def _can_be_sent(text: str) -> bool:
-    """Whether a form gives a text back as it is: not half characters, nor what ends lines in other ways."""
+    """Return True if a form returns a text unchanged: no half characters, NUL or CR."""
     return "\0" not in text and "\r" not in text and not any("\ud800" <= each <= "\udfff" for each in text)
 
 
 async def change(request: Request, fields: Mapping[str, str]) -> Response:
-    """Change something as a form says, or have it be gone."""
+    """Change or delete a value as a form says."""
     try:
         await _corrected(request, subject := subject_of(request), fields)
     except Outdated:
@@ -190,8 +190,8 @@ async def _corrected(request: Request, subject: CorrectionSubject, fields: Mappi
     """Correct a value as a form says.
 
     Raises:
-        InvalidInput: It cannot be corrected so.
-        Outdated: It has another version than the form was made for.
+        InvalidInput: The correction is not valid.
+        Outdated: The value has another version than the form was made for.
     """
     studio, version = web.studio_of(request), fields.get("version", "")
     do, at = studio.memory.corrections, subject.at
@@ -213,7 +213,7 @@ async def _corrected(request: Request, subject: CorrectionSubject, fields: Mappi
 
 
 async def undo(request: Request, _: Mapping[str, str]) -> Response:
-    """Take a correction back."""
+    """Undo a correction."""
     studio, namespace = web.studio_of(request), web.namespace_asked(request) or ()
     name = web.required(request, "id")
     made = await studio.memory.corrections.aundo(name, by=studio.user_of(request), namespace=namespace)
@@ -222,7 +222,7 @@ async def undo(request: Request, _: Mapping[str, str]) -> Response:
 
 
 async def corrections(request: Request) -> Response:
-    """What was corrected, the newest first."""
+    """Show the corrections, the newest first."""
     start, namespace = web.number_asked(request, "start"), web.namespace_asked(request)
     made = web.studio_of(request).memory.corrections
     found = await made.ahistory(namespace=namespace, limit=web.PAGE + 1, offset=start)
@@ -242,12 +242,12 @@ async def corrections(request: Request) -> Response:
 
 
 class EraseTarget(NamedTuple):
-    """What is to be erased, as an address names it.
+    """The objects to erase, as an address names them.
 
     Attributes:
         namespace: The namespace.
-        thread_id: A thread in it and below; None for another thing.
-        conversation_id: A conversation in it; None for another thing.
+        thread_id: A thread in the namespace and below; None for another object.
+        conversation_id: A conversation in the namespace; None for another object.
     """
 
     namespace: tuple[str, ...]
@@ -256,15 +256,15 @@ class EraseTarget(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What has to be typed."""
+        """The name that the user has to type."""
         return self.thread_id or self.conversation_id or named(self.namespace)
 
 
 def doomed_by(request: Request) -> EraseTarget:
-    """What the address of a request names.
+    """Return the objects to erase that the address of a request names.
 
     Raises:
-        InvalidInput: It names nothing, two things, or everything.
+        InvalidInput: The address names nothing, two objects, or everything.
     """
     asked = request.query_params
     found = EraseTarget(
@@ -278,14 +278,14 @@ def doomed_by(request: Request) -> EraseTarget:
 
 
 async def erase(request: Request) -> Response:
-    """What may be erased, and what it takes to do so."""
+    """Show the page that asks for an erasure."""
     return web.page(
         request, "erase.html", doomed=doomed_by(request), rehearsed=None, erased=None, elsewhere=(), problem=None
     )
 
 
 async def rehearse(request: Request, _: Mapping[str, str]) -> Response:
-    """Show what would go."""
+    """Show what an erasure would delete."""
     return await _rehearsed(request, doomed_by(request))
 
 
@@ -296,7 +296,7 @@ async def _rehearsed(request: Request, doomed: EraseTarget, status: int = 200, p
 
 
 async def do_erase(request: Request, fields: Mapping[str, str]) -> Response:
-    """Erase what was named, and typed."""
+    """Erase the named objects, if the user typed their name."""
     doomed = doomed_by(request)
     if not hmac.compare_digest(fields.get("name", "").strip().encode(), doomed.name.strip().encode()):
         return await _rehearsed(request, doomed, 400, "This is not its name. Nothing was erased.")
@@ -308,5 +308,5 @@ async def do_erase(request: Request, fields: Mapping[str, str]) -> Response:
 
 
 def _told(report: EraseReport) -> list[tuple[str, int]]:
-    """How much of what there is, without what there is none of."""
+    """Return the counts of a report that are not 0."""
     return [(name, number) for name, number in report.counts.items() if number]

@@ -1,11 +1,11 @@
-"""Who may ask Studio: the token, the session, where a request comes from, and what a browser may do with an answer.
+"""The access control of Studio: token, session, origin of a request, and headers of an answer.
 
 It stands around the whole application, so no page can forget it:
 
 - `Host` must be one of the names that Studio is known by, where these are known, so that no other site's name can be
   made to point here (DNS rebinding).
 - The token of the address opens one session, once; the session is a cookie that scripts and other sites cannot use.
-  Without a token, as behind somebody's own authentication, everybody has a session at once.
+  Without a token, as behind your own authentication, everybody has a session immediately.
 - What changes something must come from a page of Studio itself: by `Origin`, by `Sec-Fetch-Site`, and by a value that
   is derived from the session and stands in each form.
 - No answer may be framed, guessed at or kept, and nothing but Studio's own files runs or is loaded.
@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 SAFE_METHODS = frozenset({"GET", "HEAD"})
 TOKEN, CSRF = "token", "csrf"
 CSRF_OF_SCOPE = "langchain_agentmem.studio.csrf"
-"""Where an ASGI scope has what the forms of its session say."""
+"""The key of an ASGI scope for the value that the forms of its session contain."""
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -43,12 +43,12 @@ HEADERS: Mapping[str, str] = {
 
 
 class Guard:
-    """What stands between a browser and Studio.
+    """The access control between a browser and Studio.
 
     Args:
         app: Studio itself.
-        token: What opens a session, once. Default: everybody has one.
-        hosts: The names, with ports, that Studio is known by. Default: any, as the server in front sees to that.
+        token: The token that opens a session, once. Default: everybody has a session.
+        hosts: The host names, with ports, that requests may use. Default: any; the server in front checks them.
     """
 
     def __init__(self, app: ASGIApp, *, token: str | None = None, hosts: Collection[str] | None = None) -> None:
@@ -60,7 +60,7 @@ class Guard:
         self._opened: str | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or let Studio do so."""
+        """Answer a request, or pass it to Studio."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -99,7 +99,7 @@ class Guard:
         return None
 
     def _opens(self, scope: Scope) -> bool:
-        """Whether a request has the token, and is the first that does."""
+        """Return True if a request is the first one with the token."""
         given = QueryParams(scope["query_string"]).get(TOKEN, "")
         right = hmac.compare_digest(given.encode(), (self._token or "").encode())
         return right and self._opened is None and scope["method"] == "GET"

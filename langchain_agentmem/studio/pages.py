@@ -1,6 +1,6 @@
 """The pages that show all of memory: overview, search, facts, experiences and audit; and where each page is: `ROUTES`.
 
-Those of threads are in `thread_pages.py`, those that correct and erase in `correction_pages.py`.
+The pages of threads are in `thread_pages.py`, those that correct and erase in `correction_pages.py`.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
 LARGEST = 10
 """Namespaces that are shown."""
 PATIENT = 2.0
-"""Seconds that a page waits for something without which it is empty."""
+"""Seconds that a page waits for an answer without which it is empty."""
 
 
 class NamespaceUsage(NamedTuple):
-    """The content of a namespace and of all below it.
+    """The contents of a namespace and of all below it.
 
     Attributes:
-        namespace: Which.
-        itself: Whether it is the namespace alone, as what is below it stands in lines of its own.
-        below: How many namespaces there are below it.
-        messages: Messages.
-        bytes: What everything there takes.
+        namespace: The namespace.
+        itself: True for the namespace alone, if those below it have lines of their own.
+        below: The number of namespaces below it.
+        messages: The number of messages.
+        bytes: The size of everything in it, in bytes.
     """
 
     namespace: Namespace
@@ -60,9 +60,9 @@ class NamespaceUsage(NamedTuple):
 
 
 def parts_of(summaries: Sequence[NamespaceSummary], within: Namespace = ()) -> list[NamespaceUsage]:
-    """What a namespace holds itself, and each label below it with all that is below that, the largest first.
+    """Return the usage of a namespace itself and of each label below it, the largest first.
 
-    Where all that is below it is below one label, that is parted in its turn, since it tells nobody apart.
+    If everything below it is below one label, that label is divided instead.
     """
     found: dict[Namespace, list[NamespaceSummary]] = {}
     for each in summaries:
@@ -86,23 +86,23 @@ def _usage(name: Namespace, summaries: Sequence[NamespaceSummary]) -> NamespaceU
 async def namespaces_kept(
     request: Request, patience: float = web.PATIENCE
 ) -> web.CachedAnswer[list[NamespaceSummary]] | None:
-    """What each namespace holds, as it was known last; None if it is not known yet.
+    """Return the cached sizes of each namespace; None if they are not known yet.
 
     Args:
-        request: What asks for it.
-        patience: Seconds to wait for it. Default: `web.PATIENCE`.
+        request: The request.
+        patience: Seconds to wait for the answer. Default: `web.PATIENCE`.
     """
     studio = web.studio_of(request)
     return await studio.kept.look("namespaces", studio.memory.admin.namespaces, patience=patience)
 
 
 async def holders(request: Request, what: str, patience: float = 0) -> list[NamespaceSummary]:
-    """The namespaces that hold most of something, the first ones of them, as far as that is known.
+    """Return the namespaces with the most objects of a kind, as far as that is known.
 
     Args:
-        request: What asks for it.
+        request: The request.
         what: A count of `NamespaceSummary`.
-        patience: Seconds to wait for it. Default: not at all.
+        patience: Seconds to wait for the answer. Default: 0.
     """
     known = await namespaces_kept(request, patience)
     held = [] if known is None else [each for each in known.value if getattr(each, what)]
@@ -110,14 +110,14 @@ async def holders(request: Request, what: str, patience: float = 0) -> list[Name
 
 
 def figures_of(memory: AgentMemory) -> dict[str, Any]:
-    """Count everything, and look for trouble in a whole database; this reads all of it."""
+    """Count everything, and diagnose a whole database; this reads all of it."""
     whole = memory.database.scopes.within is None
     findings = memory.admin.diagnose() if whole else []
     return {"stats": memory.admin.stats(), "growth": memory.admin.growth(), "findings": findings}
 
 
 async def overview(request: Request) -> Response:
-    """The first page. What takes long to count comes when it is known."""
+    """Show the first page. Slow counts appear when they are known."""
     studio = web.studio_of(request)
     look = studio.kept.look("figures", partial(figures_of, studio.memory))
     seen, sized = await asyncio.gather(look, namespaces_kept(request))
@@ -134,15 +134,15 @@ async def overview(request: Request) -> Response:
 
 
 SEARCHED = ("message", "event", "record", "fact", "item", "audit")
-"""What can be searched for, by its name in addresses."""
+"""The searchable kinds, by their names in addresses."""
 WORDS, VECTORS = "words", "vectors"
-"""By what a search goes: by words alone, or by vectors too, where there are any."""
+"""The methods of a search: words alone, or vectors too, if there are any."""
 USUAL = 20
-"""Hits that are shown unless more are asked for."""
+"""Default number of hits."""
 
 
 async def search(request: Request) -> Response:
-    """The form, and what was found."""
+    """Show the search form and its hits."""
     asked, memory = request.query_params, web.studio_of(request).memory
     query, namespace = asked.get("q", ""), web.namespace_asked(request)
     kind: Any = asked.get("kind") or None  # the search checks it
@@ -188,14 +188,14 @@ async def search(request: Request) -> Response:
 
 
 def _reasons(why: Explanation) -> list[tuple[str, str, float]]:
-    """Why something was found, what counted most first: what kind of reason, its name, and what it added."""
+    """Return the reasons for a hit: kind, name and score of each, the largest first."""
     kinds = (("word", why.terms), ("nearby", why.nearby), ("signal", why.signals))
     found = [(kind, name, value) for kind, values in kinds for name, value in values.items()]
     return sorted(found, key=lambda each: -abs(each[2]))
 
 
 def _where(request: Request, found: Recollection) -> str | None:
-    """The address of the page that shows what was found, if there is one."""
+    """Return the address of the page that shows a hit; None if there is none."""
     namespace, name, thread = found.namespace, found.conversation_id, found.thread_id
     if found.kind == "audit":
         return web.address(request, "/audit", namespace=namespace, conversation=name)
@@ -216,18 +216,18 @@ def _where(request: Request, found: Recollection) -> str | None:
 
 MAIN = "main"
 SOURCES = 3
-"""Messages that a line of the table leads to."""
+"""Maximum number of source messages linked from a line of the table."""
 _SECOND = timedelta(seconds=1)
 
 
 class FactsTarget(NamedTuple):
-    """Whose facts a page shows: those of a branch, or of a thread.
+    """The branch or thread whose facts a page shows.
 
     Attributes:
         memory: The memory.
-        namespace: Whose branch or thread it is.
-        branch: The name of the branch; None where it is a thread.
-        thread: The id of the thread; None where it is a branch.
+        namespace: The namespace of the branch or thread.
+        branch: The name of the branch; None for a thread.
+        thread: The id of the thread; None for a branch.
     """
 
     memory: AgentMemory
@@ -244,9 +244,9 @@ class FactsTarget(NamedTuple):
 
 
 async def facts(request: Request) -> Response:
-    """What was learned last, of everything or of an entity, and what of it held at a time.
+    """Show the newest facts, of all entities or of one, and which of them hold at a time.
 
-    Where nothing was, and nobody asked for anything, that of the first namespace with facts.
+    Without facts and without a query, redirect to the first namespace with facts.
     """
     place, asked = _place(request), request.query_params
     entity, before = asked.get("entity") or None, asked.get("before") or None
@@ -286,7 +286,7 @@ async def facts(request: Request) -> Response:
 
 
 async def fact(request: Request) -> Response:
-    """One fact: how we know it, what held before and after it, and what it contradicts."""
+    """Show one fact: its evidence, the facts before and after it, and contradictions."""
     place, name = _place(request), id_of(web.required(request, "id"), "fact")
     kept = place.facts
     found = await kept.aget(name)
@@ -322,13 +322,13 @@ def _state(fact: Fact, at: datetime) -> str:
 
 
 def _times(facts: Iterable[Fact], also: datetime | None) -> Sequence[datetime]:
-    """When something of it began or ended, the earliest first."""
+    """Return the times when facts began or ended, the earliest first."""
     times: Collection[datetime | None] = {also, *(at for fact in facts for at in (fact.valid_from, fact.valid_to))}
     return sorted(at for at in times if at is not None)
 
 
 def _to_the_second(at: datetime | None) -> datetime | None:
-    """A time as a field of a form has it, not before it, so that what was learned just then stays known."""
+    """Return a time rounded up to a second, so that facts recorded within it stay known."""
     return at if at is None or not at.microsecond or at.year == MAXYEAR else at.replace(microsecond=0) + _SECOND
 
 
@@ -338,13 +338,13 @@ def _to_the_second(at: datetime | None) -> datetime | None:
 LONGEST = 2_000
 """Characters of a prompt or reply that a list shows; the entry itself shows all."""
 JUNK = {"": False, "with": True, "only": "only"}
-"""Whether junk is shown, as an address says it."""
+"""The values of the parameter `junk`: hide junk, show it, or show only junk."""
 
 
 async def audit_entries(request: Request) -> Response:
-    """Entries, the newest first; or those that a search finds, the best first.
+    """Show the entries, the newest first; or the hits of a search, the best first.
 
-    Where there are none, and nobody asked for anything, those of the namespace with most.
+    Without entries and without a query, redirect to the namespace with the most entries.
     """
     trail, asked = _trail(request), request.query_params
     kind, junk, words = asked.get("kind") or None, asked.get("junk", ""), asked.get("q", "")
@@ -369,7 +369,7 @@ async def audit_entries(request: Request) -> Response:
 
 
 async def audit_todos(request: Request) -> Response:
-    """What is to be done, or is done."""
+    """Show the open or completed todos."""
     trail, start = _trail(request), web.number_asked(request, "start")
     status: Any = request.query_params.get("status") or "open"  # the trail checks it
     found = (await trail.atodos(status))[::-1]
@@ -388,7 +388,7 @@ async def audit_todos(request: Request) -> Response:
 
 
 async def audit_chain(request: Request) -> Response:
-    """Whether the chain holds, which is found out when somebody asks."""
+    """Show the state of the chain, which is verified on request."""
     trail, studio = _trail(request), web.studio_of(request)
     seen = None
     if asked := "verify" in request.query_params:
@@ -401,7 +401,7 @@ def _trail(request: Request) -> AuditTrail:
 
 
 async def _shared(request: Request, trail: AuditTrail) -> dict[str, Any]:
-    """What all views of the trail show."""
+    """Return the values that all views of the trail show."""
     asked = request.query_params
     return {
         "asked": asked,

@@ -35,15 +35,15 @@ LIVES = ("Irena", "lives in")
 
 
 class StoryTurn(NamedTuple):
-    """Something that is said, and what comes of it.
+    """A message of a person in the story, and its results.
 
     Attributes:
-        said: What the person says.
-        reply: What the model answers.
-        core: What is written into core memory.
-        record: What is written into archival memory, if anything.
-        facts: Subject, predicate, object, and since when.
-        looks_up: Whether the model calls a tool first, and with what.
+        said: The message of the person.
+        reply: The answer of the model.
+        core: The values written to core memory.
+        record: The record written to archival memory, if any.
+        facts: Subject, predicate, object, and start of validity of each fact.
+        looks_up: The argument of a tool call that the model makes first, if any.
     """
 
     said: str
@@ -63,7 +63,7 @@ EXPERIENCES = tuple(Experience(**each) for each in _STORY["experiences"])
 
 
 class ScriptedModel(BaseChatModel):
-    """Stands for a model: it knows what to say to what was said."""
+    """A model that answers each message of the story with its scripted reply."""
 
     @property
     def _llm_type(self) -> str:
@@ -78,11 +78,11 @@ class ScriptedModel(BaseChatModel):
 
 
 def live(memory: AgentMemory, folder: Path) -> ExperienceLibrary:
-    """Live it, unless it has been lived.
+    """Play the story into a memory, unless it is there already.
 
     Args:
-        memory: Where it is remembered.
-        folder: Where its library of experiences is made: a folder that holds none.
+        memory: The memory to fill.
+        folder: The folder for its library of experiences, which holds none yet.
 
     Returns:
         The library.
@@ -160,7 +160,7 @@ def _agent(memory: AgentMemory, library: ExperienceLibrary) -> Any:
 
 
 def _texts(message: BaseMessage) -> list[str]:
-    """What a message says, part by part: what memory adds to it are parts of their own."""
+    """Return the texts of a message, part by part. Injected memory has its own parts."""
     blocks = [message.content] if isinstance(message.content, str) else message.content
     return [each if isinstance(each, str) else str(each.get("text")) for each in blocks]
 
@@ -170,7 +170,7 @@ def _summary(_: Any) -> str:
 
 
 def _facts(asked: Any) -> str:
-    """The facts of the messages that a model is asked about."""
+    """Return the facts of the messages in a model's prompt, as JSON."""
     shown = asked if isinstance(asked, str) else "\n".join(message.text for message in asked)
     told = [
         {"message": 1, "subject": subject, "predicate": predicate, "object": thing, "valid_from": since}

@@ -35,16 +35,16 @@ def serve(
     """Serve Studio until somebody presses Ctrl-C.
 
     Args:
-        memory: What it shows.
-        host: The address to listen at, which is also the name that it is known by. Default: loopback.
+        memory: The memory to show.
+        host: The address to listen at, also the host name that requests must use. Default: loopback.
         port: The port; 0 for any that is free. Default: 8642.
-        user: Who makes corrections. Default: who runs this process.
+        user: The author of corrections. Default: the user who runs this process.
         experiences: A library to show. Default: none.
-        tell: Is given the address that opens Studio, once.
-        open_browser: Whether a browser is sent there.
+        tell: Called with the address that opens Studio, once.
+        open_browser: Open a browser at the address. Default: False.
 
     Raises:
-        InvalidInput: The host stands for all addresses, or cannot be listened at.
+        InvalidInput: The host means all addresses, or Studio cannot listen at it.
     """
     listening = _listening(host, port)
     with listening:

@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     from langchain_agentmem.layers.layered_memory import LayeredMemory
 
 OF_LOGS = ("messages", "compaction", "prompts")
-"""What can be shown of a conversation without checkpoints, as addresses say it."""
+"""The panels of a conversation without checkpoints, by their names in addresses."""
 FIRST = 8
-"""Messages among which the question is looked for that a thread is called by."""
+"""Number of first messages searched for the title of a thread."""
 MOST_ITEMS = 200
-"""Items of a thread that are compared with those before."""
+"""Maximum number of items of a thread to compare with those before."""
 LANE, ROW, MOST_LANES = 14, 30, 10
-"""How wide a line of the tree is, how high a row, and how many lines stand beside each other at most."""
+"""The width of a lane of the tree, the height of a row, and the maximum number of lanes."""
 
 Shown = dict[str, Any]
-"""What a template is given."""
+"""The values for a template."""
 
 
 ROLES = ("user", "assistant", "system", "tool")
@@ -50,16 +50,16 @@ ROLES = ("user", "assistant", "system", "tool")
 
 
 class ThreadAddress(NamedTuple):
-    """What a page is about.
+    """The thread or conversation that a page shows.
 
     Attributes:
         memory: The memory.
-        namespace: Whose thread it is.
+        namespace: The namespace of the thread.
         name: Its id.
-        history: Its checkpoints around the one that is shown; None for a conversation without any.
-        checkpoint: The one that is shown.
-        config: Names it.
-        state: The state that it has.
+        history: Its checkpoints around the shown one; None for a conversation without any.
+        checkpoint: The shown checkpoint.
+        config: The config that names the checkpoint.
+        state: The state of the checkpoint.
     """
 
     memory: AgentMemory
@@ -77,7 +77,7 @@ class ThreadAddress(NamedTuple):
 
 
 async def threads(request: Request) -> Response:
-    """A page of threads, those that changed last first."""
+    """Show a page of threads, the most recently changed first."""
     asked, namespace = request.query_params, web.namespace_asked(request) or ()
     start = web.number_asked(request, "start")
     wanted: dict[str, Any] = {
@@ -104,7 +104,7 @@ async def threads(request: Request) -> Response:
 
 
 async def thread(request: Request) -> Response:
-    """A thread at a checkpoint, or the conversation of its id where it has none."""
+    """Show a thread at a checkpoint, or the conversation of its id if it has none."""
     place = _asked(request)
     config = _thread_config(place)
     if subgraph := request.query_params.get("ns"):
@@ -144,14 +144,14 @@ async def thread(request: Request) -> Response:
 
 
 async def conversation(request: Request) -> Response:
-    """The log of a conversation."""
+    """Show the log of a conversation."""
     place = _asked(request)
     found = await place.memory.checkpointer.ahistory(_thread_config(place), limit=0)
     return await _logged(request, place, of_thread=bool(found.total))
 
 
 async def memory_branch(request: Request) -> Response:
-    """What a named branch of memory shows."""
+    """Show the memory of a named branch."""
     memory, namespace = web.studio_of(request).memory, web.namespace_asked(request) or ()
     name = request.query_params.get("branch") or "main"
     layers, facts = memory.layers(name, namespace), memory.facts(name, namespace)
@@ -185,10 +185,12 @@ def _asked(request: Request) -> ThreadAddress:
 async def _window(
     request: Request, place: ThreadAddress, config: RunnableConfig
 ) -> tuple[CheckpointHistory, CheckpointSummary | None]:
-    """The checkpoints around the one that is asked for, by its id or its number, and that one: the newest by default.
+    """Return the checkpoints around the requested one, and that one. Default: the newest.
+
+    A request names a checkpoint by its id or its number.
 
     Raises:
-        HTTPException: There is no such checkpoint.
+        HTTPException: The checkpoint does not exist.
     """
     saver, at = place.memory.checkpointer, request.query_params.get("at")
     if at:
@@ -212,10 +214,10 @@ async def _panel(request: Request, place: ThreadAddress, tabs: Sequence[str] | M
 
 
 async def _logged(request: Request, place: ThreadAddress, *, of_thread: bool = False) -> Response:
-    """A conversation by its log.
+    """Show a conversation by its log.
 
     Raises:
-        HTTPException: There is none.
+        HTTPException: The conversation does not exist.
     """
     shown = await _panel(request, place, OF_LOGS)
     if not shown["messages"]:
@@ -225,11 +227,14 @@ async def _logged(request: Request, place: ThreadAddress, *, of_thread: bool = F
     return web.page(request, "thread.html", **shown, place=place, title=place.name, of_thread=of_thread)
 
 
-# -- what was said -------------------------------------------------------------------------------------------------
+# -- messages -----------------------------------------------------------------------------------------------------
 
 
 async def _messages(request: Request, place: ThreadAddress) -> Shown:
-    """A page of the messages, and of a checkpoint the rest of its state and what it waits for."""
+    """Return a page of messages; for a checkpoint also the rest of its state.
+
+    The values on which the checkpoint waits are included.
+    """
     marked = request.query_params.get("message")
     if place.config is None:
         return {"marked": marked, **await _of_log(request, place)}
@@ -257,7 +262,7 @@ async def _messages(request: Request, place: ThreadAddress) -> Shown:
 
 
 async def _of_log(request: Request, place: ThreadAddress) -> Shown:
-    """A page of the log: around a message, or the last ones, or those before one."""
+    """Return a page of the log: around a message, the last ones, or those before one."""
     around, until = request.query_params.get("message"), request.query_params.get("until")
     before, after = (web.PAGE // 2, web.PAGE // 2 - 1) if around else (web.PAGE, 0)
     try:
@@ -274,13 +279,13 @@ def _message_channels(found: CheckpointTuple) -> list[str]:
 
 
 def channel_of(found: CheckpointTuple, asked: str | None) -> str | None:
-    """Return the channel of messages that is shown: the one asked for, else "messages", else the first."""
+    """Return the channel of messages to show: the requested one, "messages", or the first."""
     channels = _message_channels(found)
     return next((each for each in (asked, "messages", *channels) if each in channels), None)
 
 
 def question(found: CheckpointTuple | None) -> str | None:
-    """What a thread is called by: what its first message of a user says."""
+    """Return the title of a thread: its first user message; None if there is none."""
     channel = None if found is None else channel_of(found, None)
     if found is None or channel is None:
         return None
@@ -289,7 +294,7 @@ def question(found: CheckpointTuple | None) -> str | None:
     return next(filter(None, asked), None)
 
 
-# -- what was remembered -------------------------------------------------------------------------------------------
+# -- memory ------------------------------------------------------------------------------------------------------
 
 
 async def _memory(request: Request, place: ThreadAddress) -> Shown:
@@ -310,7 +315,7 @@ async def _memory(request: Request, place: ThreadAddress) -> Shown:
 async def _held(
     request: Request, layers: LayeredMemory, facts: KGMemory, checkpoint: CheckpointSummary | None = None
 ) -> Shown:
-    """Core memory, and a page each of records, events and facts, the newest first."""
+    """Return core memory, and a page each of records, events and facts, the newest first."""
     starts = {name: web.number_asked(request, name) for name in ("records", "events", "facts")}
     core, records, events, held = await asyncio.gather(
         layers.core.aentries(),
@@ -323,12 +328,12 @@ async def _held(
 
 
 def _part(found: Sequence[Any], start: int) -> Shown:
-    """A page of things, of which one more than fits was asked for."""
+    """Return a page of objects, and whether there are more: one more was requested."""
     return {"here": found[: web.PAGE], "start": start, "more": len(found) > web.PAGE}
 
 
 async def _step(request: Request, place: ThreadAddress) -> Shown:
-    """What a step added, changed and removed."""
+    """Return the values that a step added, changed and removed."""
     del request
     memory, config = place.memory, place.config
     found = None if config is None else await memory.checkpointer.achanges(config)
@@ -341,11 +346,11 @@ async def _step(request: Request, place: ThreadAddress) -> Shown:
     return {"changes": layers, "unknown": found.before is None and found.after.parent_config is not None}
 
 
-# -- what prompts showed -------------------------------------------------------------------------------------------
+# -- prompts ------------------------------------------------------------------------------------------------------
 
 
 async def _compactions(request: Request, place: ThreadAddress) -> Shown:
-    """Summaries, and beside one of them the messages that it stands for."""
+    """Return the summaries, and the original messages behind the chosen one."""
     records = await place.chat.acompactions(web.PAGE)
     summaries: dict[str, BaseMessage] = {}
     if place.config is not None and place.checkpoint is not None:
@@ -375,7 +380,7 @@ def _summaries(messages: Iterable[BaseMessage]) -> dict[str, BaseMessage]:
 
 
 async def _prompts(request: Request, place: ThreadAddress) -> Shown:
-    """What was put into prompts before the messages of a page, and the reasons for one of them."""
+    """Return the memory in the prompts of a page of messages, with the reasons for one."""
     shown = await _messages(request, place)
     messages: Sequence[views.ShownMessage] = shown["messages"]
     notes = await place.chat.ashown([each.key for each in messages if each.key])
@@ -398,7 +403,7 @@ async def _prompts(request: Request, place: ThreadAddress) -> Shown:
 
 
 async def _said(place: ThreadAddress, key: str) -> str | None:
-    """What a message of the thread says; None for one of another thread, or one that was deleted."""
+    """Return the text of a message of the thread; None if it is not there or was deleted."""
     try:
         [found] = await place.chat.aaround(key, before=0, after=0)
     except MessageError:
@@ -407,7 +412,7 @@ async def _said(place: ThreadAddress, key: str) -> str | None:
 
 
 async def _texts(place: ThreadAddress, notes: Sequence[PromptNote]) -> dict[tuple[str, str], str]:
-    """What the things say that a prompt was shown of the memory of its thread, as far as they are still there."""
+    """Return the texts of the items that a prompt showed, if they still exist."""
     texts = {("core", key): value for note in notes for key, value in note.values.items()}
     readers: dict[str, Callable[[str], Awaitable[Any]]] = {"message": partial(_said, place)}
     if place.config is not None:
@@ -433,7 +438,7 @@ _PANELS: Mapping[str, tuple[str, Callable[[Request, ThreadAddress], Awaitable[Sh
     "compaction": ("Compactions", _compactions),
     "prompts": ("Prompts", _prompts),
 }
-"""What can be shown of a checkpoint, by what its address says."""
+"""The panels of a checkpoint, by their names in addresses."""
 
 
 # -- the tree ------------------------------------------------------------------------------------------------------
@@ -444,9 +449,9 @@ class DrawnRow(NamedTuple):
 
     Attributes:
         checkpoint: The checkpoint.
-        x: Where its dot is.
-        y: Where its dot is.
-        line: Where a line leads from there to the one that it follows, or out of the drawing; "" where it follows none.
+        x: The x coordinate of its dot.
+        y: The y coordinate of its dot.
+        line: The points of the line to its parent, or out of the drawing; "" if it has no parent.
     """
 
     checkpoint: CheckpointSummary
@@ -458,7 +463,7 @@ class DrawnRow(NamedTuple):
 def drawn(found: Sequence[CheckpointSummary]) -> list[DrawnRow]:
     """Draw checkpoints, a row each, the newest above.
 
-    A line stands in a lane of its own from a checkpoint down to the one that it follows, and meets no dot between.
+    The line from a checkpoint down to its parent has its own lane, and crosses no dot between.
 
     Args:
         found: The checkpoints, the newest first.

@@ -1,4 +1,4 @@
-"""What a thread is at a checkpoint, as values that pages and commands show alike; only `changes_between` reads."""
+"""A thread at a checkpoint, as values for pages and commands; only `changes_between` reads the database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from langchain_agentmem.rewinding.branches import BranchDiff
 
 _OWN = ("__", "branch:")
-"""How the names of LangGraph's own channels begin."""
+"""The prefixes of the names of LangGraph's own channels."""
 _REASONING = {"reasoning": "reasoning", "thinking": "thinking", "redacted_thinking": "data"}
 """Blocks of content that are a model's reasoning, and where they have it."""
 _SEEN = ("text", "tool_use", "tool_call", "function_call", "input_text", "output_text", "refusal")
@@ -30,13 +30,13 @@ _SEEN = ("text", "tool_use", "tool_call", "function_call", "input_text", "output
 
 
 class ShownChange(NamedTuple):
-    """Something that tells two memories apart.
+    """A difference between two memories.
 
     Attributes:
-        layer: Where: "messages", "state", "posts", "items", "core", "recall", "archival" or "facts".
+        layer: One of "messages", "state", "posts", "items", "core", "recall", "archival" or "facts".
         key: Its id, key or name.
-        before: What the first has; None where it has not.
-        after: What the second has.
+        before: The text in the first; None if it has none.
+        after: The text in the second; None if it has none.
     """
 
     layer: str
@@ -46,19 +46,19 @@ class ShownChange(NamedTuple):
 
     @property
     def what(self) -> str:
-        """What became of it."""
+        """The kind of the change: "added", "removed" or "changed"."""
         return "added" if self.before is None else "removed" if self.after is None else "changed"
 
 
 class ShownMessage(NamedTuple):
-    """A message, as it is shown: nothing in it is loaded from anywhere.
+    """A message, as it is shown: none of its content is loaded from elsewhere.
 
     Attributes:
-        message: What it is.
-        key: Its id; None where it has none.
-        mark: What it is if nobody said it: "summary", "memory" or "shortened"; else None.
-        reasoning: A model's reasoning, where it is given as text.
-        beside: What else it holds, such as images, in a few words each.
+        message: The message.
+        key: Its id; None if it has none.
+        mark: The kind of a generated message: "summary", "memory" or "shortened"; else None.
+        reasoning: A model's reasoning, if it is available as text.
+        beside: Descriptions of its other content, such as images.
     """
 
     message: Message
@@ -69,19 +69,19 @@ class ShownMessage(NamedTuple):
 
     @property
     def calls(self) -> Sequence[ToolCallMsg]:
-        """The tools that it asks for."""
+        """The tool calls of the message."""
         return self.message.tool_calls or ()
 
 
 def is_messages(value: Any) -> bool:
-    """Whether the value of a channel is a list or tuple of messages."""
+    """Return True if the value of a channel is a non-empty list or tuple of messages."""
     from langchain_core.messages import BaseMessage  # noqa: PLC0415 - most commands do without
 
     return isinstance(value, list | tuple) and bool(value) and all(isinstance(each, BaseMessage) for each in value)
 
 
 def messages_in(found: CheckpointTuple) -> dict[str, BaseMessage]:
-    """The messages of a state, by their ids; those that have none by their channel and place."""
+    """Return the messages of a state by id, or by channel and place if they have none."""
     return {
         each.id or f"{channel}[{place}]": each
         for channel, value in found.checkpoint["channel_values"].items()
@@ -91,7 +91,10 @@ def messages_in(found: CheckpointTuple) -> dict[str, BaseMessage]:
 
 
 def state_of(found: CheckpointTuple) -> dict[str, Any]:
-    """What a state holds beside messages and LangGraph's own, as JSON has it; what JSON has no form for, as text."""
+    """Return the state without messages and LangGraph's own channels, as JSON values.
+
+    Values without a JSON form become texts.
+    """
     values = found.checkpoint["channel_values"].items()
     return {
         name: json.loads(json.dumps(value, default=str, skipkeys=True))
@@ -101,7 +104,7 @@ def state_of(found: CheckpointTuple) -> dict[str, Any]:
 
 
 def waits_of(found: CheckpointTuple) -> Iterator[Any]:
-    """What a checkpoint waits for: the values of interrupts, and errors of tasks that failed."""
+    """Yield the values of interrupts and the errors of failed tasks of a checkpoint."""
     for _, channel, value in found.pending_writes or ():
         if channel == "__interrupt__":
             for each in value if isinstance(value, list | tuple) else [value]:
@@ -111,7 +114,7 @@ def waits_of(found: CheckpointTuple) -> Iterator[Any]:
 
 
 def message_shown(given: BaseMessage | Message) -> ShownMessage:
-    """A message of a state or of a log."""
+    """Return a message of a state or of a log, prepared to be shown."""
     message = given if isinstance(given, Message) else from_langchain(given)
     told = to_langchain(given) if isinstance(given, Message) else given
     blocks = [each for each in (told.content if isinstance(told.content, list) else ()) if isinstance(each, dict)]
@@ -133,14 +136,14 @@ def message_shown(given: BaseMessage | Message) -> ShownMessage:
 
 
 def changes_in(layer: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[ShownChange]:
-    """What tells two mappings from key to text apart."""
+    """Yield the differences between two mappings from key to text."""
     for key in dict.fromkeys([*before, *after]):
         if before.get(key) != after.get(key):
             yield ShownChange(layer, key, before.get(key), after.get(key))
 
 
 def changes_of_state(changes: CheckpointChanges) -> Iterator[ShownChange]:
-    """What of messages and state one checkpoint has otherwise than another."""
+    """Yield the differences in messages and state between two checkpoints."""
     pair = (changes.before, changes.after)
     messages = [{} if each is None else messages_in(each) for each in pair]
     yield from changes_in("messages", *({key: _line(each) for key, each in some.items()} for some in messages))
@@ -152,12 +155,14 @@ def changes_of_state(changes: CheckpointChanges) -> Iterator[ShownChange]:
 
 
 def changes_between(memory: AgentMemory, found: CheckpointChanges, most_items: int) -> Iterator[ShownChange]:
-    """Yield what a checkpoint has otherwise than another: messages, state, posts, items, layers and facts.
+    """Yield the differences between two checkpoints.
+
+    They cover messages, state, posts, items, layers and facts.
 
     Args:
-        memory: What reads posts, items and layers.
+        memory: The memory to read posts, items and layers from.
         found: Both checkpoints, with the values that differ.
-        most_items: Items of the thread that are compared.
+        most_items: The maximum number of items of the thread to compare.
     """
     yield from changes_of_state(found)
     if found.before is not None:
@@ -179,7 +184,7 @@ def _items(memory: AgentMemory, config: RunnableConfig, most: int) -> dict[str, 
 
 
 def changes_of_layers(found: BranchDiff) -> Iterator[ShownChange]:
-    """What of its layers and facts a memory, mine, has otherwise than another, theirs, which comes after it."""
+    """Yield the changes of layers and facts from a memory, mine, to a later one, theirs."""
     for layer in ("core", "recall", "archival", "facts"):
         difference = getattr(found, layer)
         for key, text in difference.mine.items():
@@ -191,7 +196,7 @@ def changes_of_layers(found: BranchDiff) -> Iterator[ShownChange]:
 
 
 def as_text(value: Any) -> str:
-    """A value of a state, or of an item, as text."""
+    """Return a value of a state, or of an item, as text."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
