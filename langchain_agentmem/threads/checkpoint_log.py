@@ -41,13 +41,13 @@ _KNOWN = ("v", "ts", "id", "channel_values", "channel_versions", "versions_seen"
 
 
 def next_version(current: str | float | None) -> str:
-    """A version that follows another, and that no fork of the thread will ever give again.
+    """Return a version that follows another and is unique in all forks of the thread.
 
     Args:
         current: The version before, as this or another saver made it; None for the first.
 
     Raises:
-        InvalidInput: It is neither text nor number, or a text that no number with as many digits can follow.
+        InvalidInput: The version is neither text nor number, or no number with as many digits can follow it.
     """
     distinct = secrets.token_urlsafe(6)
     text = current if isinstance(current, str) else ""
@@ -63,14 +63,14 @@ def next_version(current: str | float | None) -> str:
 
 
 def with_texts(checkpoint: dict[str, Any], digest: Callable[[Any], str]) -> dict[str, Any]:
-    """A checkpoint of another saver, whose versions may be numbers.
+    """Convert the versions of another saver's checkpoint to texts, if they are numbers.
 
-    Numbers mean different values in the forks of a thread, and no text could follow them. So each becomes a text that
-    is ordered like it and tells the value too.
+    Numbers stand for different values in the forks of a thread, and no text could follow them. So each becomes a text
+    that has the same order and identifies the value too.
 
     Args:
         checkpoint: The checkpoint.
-        digest: Tells one value from another.
+        digest: Returns a text that identifies a value.
     """
     versions, values = checkpoint["channel_versions"], checkpoint["channel_values"]
     if not any(isinstance(version, int | float) for version in versions.values()):
@@ -93,7 +93,7 @@ def with_texts(checkpoint: dict[str, Any], digest: Callable[[Any], str]) -> dict
 
 
 def short(version: Any) -> str:
-    """The form in which a version is stored."""
+    """Return the stored form of a version."""
     if type(version) is str:
         number, dot, distinct = version.partition(".")
         if dot and number.isdecimal() and number.isascii() and len(number) == WIDTH:
@@ -110,7 +110,7 @@ def full(text: str) -> Any:
 
 
 def versions_of(checkpoint: dict[str, Any]) -> dict[str, str]:
-    """The channel versions of a checkpoint in their short form."""
+    """Return the channel versions of a checkpoint in their short form."""
     return {channel: short(version) for channel, version in checkpoint["channel_versions"].items()}
 
 
@@ -118,7 +118,7 @@ def read(text: str) -> dict[str, str]:
     """Read the channel versions of a checkpoint, which the checksum of its head guards.
 
     Raises:
-        Damaged: They are something else.
+        DamagedValue: The text is no mapping of versions.
     """
     try:
         versions = json.loads(text)
@@ -137,7 +137,7 @@ def fold(checkpoint: dict[str, Any], versions: dict[str, str]) -> list[Any]:
         versions: `versions_of` it.
 
     Returns:
-        What `unfold` understands: a list of plain values, and of whatever pending sends hold.
+        The input of `unfold`: a list of plain values, and of any values of pending sends.
     """
     places = {version: place for place, version in enumerate(versions.values())}
     channels = {channel: place for place, channel in enumerate(versions)}
@@ -168,13 +168,13 @@ def unfold(folded: Any, versions: dict[str, str], checkpoint_id: str, values: di
     """Undo `fold`.
 
     Args:
-        folded: What `fold` gave.
+        folded: The result of `fold`.
         versions: The channel versions in their short form.
         checkpoint_id: The checkpoint's id.
         values: The channels' values.
 
     Raises:
-        Damaged: It is not what `fold` gave.
+        DamagedValue: The value is no result of `fold`.
     """
     if type(folded) is not list or len(folded) < 3 or type(folded[2]) is not dict:  # noqa: PLR2004 - v, ts and seen
         raise shelves.DamagedValue("it is no checkpoint")
@@ -205,7 +205,7 @@ def unfold(folded: Any, versions: dict[str, str], checkpoint_id: str, values: di
 
 
 def _brief(ts: Any) -> Any:
-    """A time as a list of the number that it stands for, where it is written as LangGraph does; else as it is."""
+    """Return a time in LangGraph's form as a list of its microseconds, others unchanged."""
     with suppress(ValueError, TypeError, OverflowError):
         at = micros(datetime.fromisoformat(ts))
         if moment(at).isoformat() == ts:
@@ -214,11 +214,11 @@ def _brief(ts: Any) -> Any:
 
 
 ANCESTORS = 200
-"""Ancestors that are read at once."""
+"""Ancestors per query."""
 
 
 class WrittenCheckpoint(NamedTuple):
-    """What a task wrote towards the next checkpoint."""
+    """A value that a task wrote towards the next checkpoint."""
 
     task: str
     place: int
@@ -236,9 +236,9 @@ class StoredCheckpoint(NamedTuple):
         parent: Its parent's id.
         versions: The channels' versions in their short form.
         head: The rest of the checkpoint, as the serializer wrote it.
-        metadata: As the serializer wrote it.
+        metadata: The metadata, as the serializer wrote it.
         values: The recipes of the channels' values.
-        writes: What was written towards the next checkpoint, in no order.
+        writes: The pending writes, in no order.
         parts: The parts that the recipes need.
     """
 
@@ -254,8 +254,8 @@ class StoredCheckpoint(NamedTuple):
 
 
 Then: TypeAlias = Callable[[Transaction, Thread], Callable[[Transaction, Thread, Mapping[str, bytes]], None]]
-"""Given a thread as it was last seen, with its line: asks ahead for what it has to know of that, and waits for nothing.
-Gives what takes further steps, told the thread as it is and the recipes of the new values, by channel."""
+"""Called with a thread as last seen, with its line: starts the queries that it needs, without waiting for them.
+Returns the function for further steps, called with the current thread and the recipes of the new values by channel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,7 +279,7 @@ class WritePlan:
         draft: The values taken apart.
         rows: The row of each value.
         recipes: The recipe of each value.
-        again: Takes the values apart once more, as they are now, for a shelf that has lost what the draft relied on.
+        again: Takes the current values apart again, for a shelf that has lost parts that the draft relied on.
         seen: The thread as it was last seen, with its own line.
     """
 
@@ -291,11 +291,11 @@ class WritePlan:
 
 
 Stored: TypeAlias = tuple[Thread, WritePlan, ShelfWriter | None]
-"""The thread that was written, the plan that was carried out, and what holds its shelf."""
+"""The written thread, the executed plan, and the writer that holds its shelf."""
 
 
 class CheckpointKey(NamedTuple):
-    """Where a checkpoint is, and its metadata."""
+    """The location of a checkpoint, and its metadata."""
 
     path: str
     thread: str
@@ -322,18 +322,18 @@ def put(
 
     Args:
         tx: The transaction.
-        at: The thread; made if it is not there.
-        ns: Which of its lines.
+        at: The thread; created if it does not exist.
+        ns: The name of its line.
         checkpoint: The checkpoint.
         plan: The new values, as rows with "channel" and "version".
-        retention: What to remove after it.
-        now: When.
+        retention: The rules for checkpoints to remove afterwards; None for none.
+        now: The time, in microseconds since 1970.
         exact: The empty path stands for the root.
-        then: Gives what takes further steps when it is stored, while the checkpoints before it are still there.
-        check: Given the thread as it was found, raises where nothing is to be stored.
+        then: Returns the function for further steps, called when it is stored and older checkpoints still exist.
+        check: Called with the existing thread; raises if nothing may be stored.
 
     Returns:
-        The thread, the plan that its shelf was written by, and what holds the shelf.
+        The thread, the executed plan, and the writer that holds the shelf.
     """
     writer = _held(tx, plan)
     seen = plan.seen if ns == OWN_LINE and (writer is not None or retention is None) else None  # the shelf comes first
@@ -366,7 +366,7 @@ def put(
 
 
 def held_in(tx: Transaction, thread: Thread, channels: Sequence[str], checkpoint: str | None) -> Rows:
-    """What some channels hold in a checkpoint, to be looked at later.
+    """Start the query for the values of some channels in a checkpoint, to be read later.
 
     Args:
         tx: The transaction.
@@ -389,18 +389,18 @@ def brought(
     deltas: Sequence[str] = (),
     everything: bool = False,
 ) -> list[StoredPart]:
-    """The parts of channels that they had not in the checkpoint before, in the order of the channels.
+    """Return the channel parts that the previous checkpoint lacks, in channel order.
 
-    What they had, and have once more, comes last: messages without ids that say the same may be one part.
+    Parts that occur more often than before come last: equal messages without ids may be one part.
 
     Args:
         tx: The transaction.
         thread: The thread, with its line.
-        values: The recipes of what they hold, by channel.
-        before: What `held_in` gave of the checkpoint before.
+        values: The recipes of their values, by channel.
+        before: The result of `held_in` for the previous checkpoint.
         parent: The id of that.
-        deltas: Channels that tell only what was written to them since.
-        everything: Whether those that they had then are wanted too.
+        deltas: Channels of which only the writes since then are known.
+        everything: Return the parts of the previous checkpoint too. Default: False.
     """
     had = [each for row in before for each in shelves.ranges_of(_recipe(row))]
     held = [shelves.unpack(recipe) for recipe in values.values()]
@@ -438,14 +438,14 @@ def put_writes(
 
     Args:
         tx: The transaction.
-        at: The thread; made if it is not there.
-        ns: Which of its lines.
+        at: The thread; created if it does not exist.
+        ns: The name of its line.
         checkpoint: The id of the checkpoint, which may not be there yet.
         plan: The values, as rows with "task", "place", "path" and "channel".
-        now: When.
+        now: The time, in microseconds since 1970.
         run_id: The run that the task belongs to, if it has an id.
         exact: The empty path stands for the root.
-        before: Takes steps before that is stored, while what other runs stored of the task can be told from it.
+        before: Called before the writes are stored, when those of other runs of the task can still be distinguished.
         check: As for `put`.
 
     Returns:
@@ -475,14 +475,14 @@ def get(
     recall: Recall = shelves.nothing_known,
     seen: Thread | None = None,
 ) -> StoredCheckpoint | None:
-    """Read one checkpoint, whatever its history in a fixed number of queries.
+    """Read one checkpoint, in a fixed number of queries for any length of history.
 
     Args:
         tx: The transaction.
         at: The thread.
-        ns: Which of its lines.
+        ns: The name of its line.
         name: The checkpoint's id; None for the newest.
-        recall: What is known of parts without reading them.
+        recall: Returns the parts that are known without reading them.
         seen: The thread as it was last seen, with its own line.
     """
     line = None if seen is None or ns != OWN_LINE else seen.line
@@ -505,14 +505,14 @@ def load(
         tx: The transaction.
         thread: The thread.
         line: Its line.
-        names: The ids; None for the newest. What is not there is left out.
-        recall: What is known of parts without reading them.
+        names: The ids; None for the newest. Missing checkpoints are left out.
+        recall: Returns the parts that are known without reading them.
     """
     return _load(tx, thread, [_ask(tx, line, name) for name in names], recall)
 
 
 def _ask(tx: Transaction, line: int, name: str | None) -> tuple[Rows, Rows, Rows]:
-    """Ask for a checkpoint, its values, and what was written towards the next one, and wait for none of them."""
+    """Start the queries for a checkpoint, its values and pending writes, without waiting."""
     if name is None:
         found = query.latest_checkpoint.ahead(tx, line=line)
     else:
@@ -544,7 +544,7 @@ def _load(
 
 
 class KeyFilter(NamedTuple):
-    """Which checkpoints are listed.
+    """The filter of a checkpoint listing.
 
     Attributes:
         at: One thread; None for all.
@@ -564,13 +564,13 @@ class KeyFilter(NamedTuple):
 
 
 def keys(tx: Transaction, wanted: KeyFilter, after: CheckpointKey | None, limit: int) -> list[CheckpointKey]:
-    """A page of checkpoints, newest first.
+    """Return a page of checkpoint keys, newest first.
 
     Args:
         tx: The transaction.
-        wanted: Which.
-        after: The last one of the page before.
-        limit: Most.
+        wanted: The filter.
+        after: The last key of the previous page.
+        limit: The maximum number.
     """
     at, low, high, ns, name, before = wanted
     thread = None if at is None else find(tx, at, ns or OWN_LINE)
@@ -592,7 +592,7 @@ def keys(tx: Transaction, wanted: KeyFilter, after: CheckpointKey | None, limit:
 def load_keys(
     tx: Transaction, page: Sequence[CheckpointKey], recall: Recall = shelves.nothing_known
 ) -> list[tuple[CheckpointKey, StoredCheckpoint]]:
-    """Read the checkpoints of a page. What was removed meanwhile is left out."""
+    """Read the checkpoints of a page. Those removed meanwhile are left out."""
     by_line: dict[int, list[CheckpointKey]] = {}
     for key in page:
         by_line.setdefault(key.line, []).append(key)
@@ -608,7 +608,7 @@ def load_keys(
 def ancestors(
     tx: Transaction, at: ThreadKey, ns: str, name: str | None, channels: Iterable[str], recall: Recall
 ) -> list[StoredCheckpoint]:
-    """Read what the ancestors of a checkpoint have of some channels, as far back as to a stored value of each.
+    """Read channels of a checkpoint's ancestors, back to a stored value of each.
 
     Args:
         tx: The transaction.
@@ -653,7 +653,7 @@ def ancestors(
 
 
 def _held(tx: Transaction, plan: WritePlan) -> ShelfWriter | None:
-    """Hold the shelf that a plan was made for. It is nearly always the thread's, so this need not wait to know."""
+    """Lock the shelf of a plan, nearly always the thread's, without waiting for the thread."""
     if plan.draft.shelf is None or not any(map(shelves.has_parts, plan.recipes)):
         return None
     return ShelfWriter(tx, plan.draft.shelf.shelf, plan.draft.parts)
@@ -662,7 +662,7 @@ def _held(tx: Transaction, plan: WritePlan) -> ShelfWriter | None:
 def _shelved(
     tx: Transaction, found: Thread | None, at: ThreadKey, ns: str, plan: WritePlan, writer: ShelfWriter | None, now: int
 ) -> tuple[Thread, int, WritePlan, list[bytes], ShelfWriter | None]:
-    """Put the values of a plan on the shelf of a thread, which is made if it was not found."""
+    """Put the values of a plan on the shelf of a thread, which is created if necessary."""
     thread = make_thread(tx, at.path, at.name, now) if found is None else found
     line = thread.line if thread.line is not None else make_line(tx, thread, ns)
     if not shelves.fits(tx, thread.place, plan.draft):

@@ -28,7 +28,7 @@ OWN_LINE = ""
 
 
 class Thread(NamedTuple):
-    """A thread that was found, with its shelf as it is, and the id of the line that was asked for."""
+    """A stored thread, with its shelf as it is, and the id of the requested line."""
 
     id: int
     path: str
@@ -41,7 +41,7 @@ class Thread(NamedTuple):
 
     @property
     def identity(self) -> tuple[int, int]:
-        """Its row and its time: one that is made anew under the id of a deleted thread has another."""
+        """The id and creation time, which differ for a new thread under the id of a deleted one."""
         return self.id, self.created_at
 
 
@@ -54,8 +54,8 @@ def find(tx: Transaction, at: ThreadKey, ns: str = OWN_LINE, *, exact: bool = Fa
 
     Args:
         tx: The transaction.
-        at: Which. Under the empty path: the root's own, else the only one of this name.
-        ns: Which of its lines to look up too. Default: its own.
+        at: The key. Under the empty path: the root's own thread, else the only one of this name.
+        ns: The name of the line to look up too. Default: its own.
         exact: The empty path stands for the root.
 
     Raises:
@@ -81,7 +81,7 @@ def find(tx: Transaction, at: ThreadKey, ns: str = OWN_LINE, *, exact: bool = Fa
 def make_thread(
     tx: Transaction, path: str, name: str, now: int, *, place: StorePosition | None = None, delta: bool = False
 ) -> Thread:
-    """Make a thread, with a shelf of its own unless another one is given."""
+    """Create a thread, with its own shelf unless another one is given."""
     query.create_namespace(tx, path=path)
     if place is None:
         [shelf] = query.create_shelf(tx, loose=LOOSE)
@@ -93,13 +93,13 @@ def make_thread(
 
 
 def line_of(tx: Transaction, thread: Thread, ns: str) -> int:
-    """A line of a thread; made if it is not there."""
+    """Return a line of a thread; create it if it does not exist."""
     found = find(tx, ThreadKey(thread.path, thread.name), ns, exact=True)
     return found.line if found is not None and found.line is not None else make_line(tx, thread, ns)
 
 
 def make_line(tx: Transaction, thread: Thread, ns: str) -> int:
-    """A new line of a thread."""
+    """Create a line of a thread."""
     rows = query.create_line(tx, thread=thread.id, ns=ns)
     if not rows:
         raise BranchMoved  # somebody else made it: begin again
@@ -107,7 +107,7 @@ def make_line(tx: Transaction, thread: Thread, ns: str) -> int:
 
 
 MOST_LITTER = 32
-"""Checkpoints that may be removed before what only they needed is swept away."""
+"""Number of removed checkpoints after which the values that only they needed are swept."""
 BATCH = 200
 """Checkpoints that one transaction removes, so that no writer waits for long."""
 
@@ -127,10 +127,10 @@ def prune(tx: Transaction, at: ThreadKey, *, keep: int) -> int:
     Args:
         tx: The transaction.
         at: The thread; the empty path stands for the root.
-        keep: How many of each line stay.
+        keep: The number of checkpoints of each line to keep.
 
     Returns:
-        How many were removed; when that is `BATCH`, there are more.
+        The number of removed checkpoints; if it is `BATCH`, there are more.
     """
     thread = find(tx, at, exact=True)
     if thread is None or thread.delta:
@@ -163,7 +163,7 @@ def delete(tx: Transaction, threads: Rows) -> list[DeletedThread]:
         threads: The rows of the threads.
 
     Returns:
-        Which were deleted.
+        The deleted threads.
     """
     used = sorted({row["shelf_id"] for row in threads})
     for shelf in used:
@@ -181,7 +181,7 @@ def delete(tx: Transaction, threads: Rows) -> list[DeletedThread]:
 def delete_for_runs(tx: Transaction, checkpoints: Rows, writes: Rows) -> None:
     """Remove the checkpoints that some runs made, with what was written towards the next ones.
 
-    What these runs wrote towards the checkpoints of others goes too, or their next runs would take it for their own.
+    Pending writes of these runs to checkpoints of others are deleted too, or their next runs would take them over.
 
     Args:
         tx: The transaction.
@@ -241,10 +241,10 @@ def add(tx: Transaction, line: int, rows: Sequence[dict[str, Any]]) -> int:
     Args:
         tx: The transaction.
         line: The line.
-        rows: Values, writes and checkpoints, as `dump` of `transfer` gives them.
+        rows: Values, writes and checkpoints, as `dump` of `transfer` returns them.
 
     Returns:
-        How many checkpoints were added.
+        The number of added checkpoints.
     """
     known = _rows(tx, line)
     fresh = [row for row in rows if _place(row) not in known]
@@ -259,7 +259,7 @@ def add(tx: Transaction, line: int, rows: Sequence[dict[str, Any]]) -> int:
 
 
 def retain(tx: Transaction, thread: Thread, line: int, ns: str, current: str, retention: Retention, now: int) -> None:
-    """Remove what is kept no longer: a little with every checkpoint, so that nobody waits for long."""
+    """Remove expired checkpoints, a few with every new one, so that nobody waits for long."""
     age = retention.max_age
     rows = query.surplus_checkpoints(
         tx,
@@ -280,14 +280,14 @@ def retain(tx: Transaction, thread: Thread, line: int, ns: str, current: str, re
 
 
 def _remove_oldest(tx: Transaction, line: int, names: Sequence[str]) -> None:
-    """Remove the oldest checkpoints of a line, and with their writes those that came when a checkpoint was gone."""
+    """Remove the oldest checkpoints of a line, their writes, and late writes of removed ones."""
     if names:
         query.delete_checkpoint.many(tx, [{"line": line, "name": name} for name in names])
         query.delete_stray_writes(tx, line=line, up_to=max(names))
 
 
 def _rows(tx: Transaction, line: int) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """The checkpoints, values and writes of a line by what tells them apart."""
+    """Return the checkpoints, values and writes of a line by their keys."""
     checkpoints = query.line_checkpoints(tx, line=line)
     values = query.line_values(tx, line=line)
     writes = query.line_writes(tx, line=line)
@@ -297,7 +297,7 @@ def _rows(tx: Transaction, line: int) -> dict[tuple[Any, ...], dict[str, Any]]:
 
 
 def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What tells a checkpoint, a value or a write from all others of its line."""
+    """Return the key of a checkpoint, a value or a write within its line."""
     if "task" in row:
         return row["checkpoint"], row["task"], row["place"]
     return (row["channel"], row["version"]) if "version" in row else (row["name"],)
@@ -307,7 +307,7 @@ PAGE = 200
 
 
 def problems(tx: Transaction, low: str, high: str) -> list[str]:
-    """What is wrong with the threads of some namespaces.
+    """Return the problems of the threads of some namespaces.
 
     Args:
         tx: The transaction.
@@ -315,7 +315,7 @@ def problems(tx: Transaction, low: str, high: str) -> list[str]:
         high: Path after the last.
 
     Returns:
-        Sentences; empty when all is well.
+        The problems, one sentence each; empty if there are none.
     """
     found: list[str] = []
     all_needed: dict[int, list[Range]] = {}
@@ -375,10 +375,10 @@ def merge(
         at: The thread, which exists.
         parts: The parts of the values in another database, with their bodies.
         rows: The rows of its lines there, each with the "ns" of its line.
-        delta: Whether its checkpoints need their ancestors.
+        delta: True if its checkpoints need their ancestors.
 
     Returns:
-        How many checkpoints were added.
+        The number of added checkpoints.
     """
     thread = find(tx, at, exact=True)
     assert thread is not None  # noqa: S101 - for the type checker

@@ -1,10 +1,10 @@
-"""What a channel holds becomes a recipe and parts, and a value again.
+"""The conversion of channel values to recipes and parts, and back.
 
 `ValueDraft` takes values apart. A message becomes a part that shares its body with the conversation log and every other
 thread; a longer list or dictionary is cut into chunks whose ends depend on what is in them, so that an insertion or a
 removal changes the chunk it falls into and no other; everything else goes through LangGraph's serializer whole.
 
-How much can be shared depends on the serializer. LangGraph's own shares everything. Under encryption each message is
+The serializer determines how much can be shared. LangGraph's own shares everything. Under encryption each message is
 encrypted by itself, once, and is shared within its thread; everything else is encrypted whole. What another serializer
 does with a value is unknown, so each value is stored as it wrote it.
 
@@ -42,9 +42,9 @@ from langchain_agentmem.threads import value_store as shelves
 
 MOST_BYTES = 32_000_000
 _OVERHEAD = 1_000
-"""Bytes that a prototype takes beside its body, roughly."""
+"""Approximate size of a prototype in bytes, without its body."""
 _NESTED = 8
-"""How many times its body a prototype takes that has lists and dictionaries, at most."""
+"""Maximum size of a prototype with lists and dictionaries, as a multiple of its body."""
 
 
 def _size(prototype: MessagePrototype) -> int:
@@ -61,7 +61,7 @@ EXACTLY = (
 """Only what MessagePack itself can say: whatever could hide a change has no fingerprint."""
 
 BLOCK = 128
-"""Messages that are compared at once: as many as a processor keeps at hand."""
+"""Messages per comparison: as many as fit into a processor's cache."""
 
 _set = object.__setattr__
 _given, _extra = attrgetter("__pydantic_fields_set__"), attrgetter("__pydantic_extra__")
@@ -70,7 +70,10 @@ _owner, _shelf, _number = attrgetter("owner"), attrgetter("shelf"), attrgetter("
 
 
 def fingerprint(message: Any) -> int | None:
-    """A hash of everything a message holds; None when it holds more than text, numbers, lists and dictionaries."""
+    """Return a hash of everything in a message; None if it has other than plain values.
+
+    Plain values are text, numbers, lists and dictionaries.
+    """
     if message.__pydantic_extra__:
         return None
     try:
@@ -80,13 +83,13 @@ def fingerprint(message: Any) -> int | None:
 
 
 class MessageStamp(set[str]):
-    """The fields of a message that were given, and where the message lies.
+    """The fields of a message that were given, and the place of the message.
 
     Attributes:
-        owner: Whose stamp it is.
-        shelf: The shelf's id, and how often it was swept.
+        owner: The cache that made it.
+        shelf: The shelf's id and number of sweeps.
         number: The part's number there.
-        mark: The fields that were stored, where equal fields are the same fields; else their fingerprint.
+        mark: The stored fields, if equal fields are the same fields; else their fingerprint.
     """
 
     __slots__ = ("mark", "number", "owner", "shelf")
@@ -97,17 +100,17 @@ class MessageStamp(set[str]):
     mark: dict[str, Any] | int
 
     def __reduce__(self) -> tuple[type[set[str]], tuple[list[str]]]:
-        """A copy, and what is pickled, is a plain set."""
+        """Copy and pickle a stamp as a plain set."""
         return set, (list(self),)
 
 
 class KnownMessages:
-    """The messages that one saver read or stored lately: prototypes by their numbers, and stamps on the objects.
+    """A cache of messages that a saver read or stored: prototypes, and stamps on objects.
 
-    Prototypes are safe to use from any thread. A stamp counts for the saver that made it alone.
+    Prototypes are safe to use from any thread. A stamp is valid only for the saver that made it.
 
     Args:
-        most_bytes: How many bytes of prototypes are kept.
+        most_bytes: The maximum size of the kept prototypes in bytes.
     """
 
     __slots__ = ("_bytes", "_known", "_most")
@@ -118,7 +121,7 @@ class KnownMessages:
         self._most = most_bytes
 
     def keep(self, shelf: int, number: int, prototype: MessagePrototype) -> None:
-        """Keep a prototype. Where there is no room, everything else is forgotten."""
+        """Keep a prototype. If there is no room, discard everything else."""
         known = self._known.setdefault(shelf, {})
         if number in known:
             return
@@ -130,7 +133,7 @@ class KnownMessages:
             self._bytes = size
 
     def take(self, shelf: int, ranges: list[shelves.Range]) -> tuple[dict[int, MessagePrototype], list[shelves.Range]]:
-        """The prototypes of the parts in some ranges, and the ranges of those that are not known."""
+        """Return the known prototypes of parts in some ranges, and the ranges of unknown parts."""
         known = self._known.get(shelf, {})
         found: dict[int, MessagePrototype] = {}
         missing: list[shelves.Range] = []
@@ -146,21 +149,21 @@ class KnownMessages:
         return found, missing
 
     def forget(self, shelf: int | None = None) -> None:
-        """Keep nothing of a shelf any more; of none where none is named."""
+        """Discard everything of a shelf. Default: of all shelves."""
         if shelf is None:
             self._known, self._bytes = {}, 0
         else:
             self._bytes -= sum(map(_size, self._known.pop(shelf, {}).values()))
 
     def stamp(self, message: Any, shelf: tuple[int, int], number: int, mark: dict[str, Any] | int | None) -> None:
-        """Remember where a message lies.
+        """Remember the place of a message.
 
         Args:
             message: The object.
-            shelf: The shelf's id, and how often it was swept.
+            shelf: The shelf's id and number of sweeps.
             number: The part's number.
-            mark: The fields that were stored, where equal fields are the same, else their fingerprint, taken before
-                they were written out. None is not remembered.
+            mark: The stored fields, if equal fields are the same, else their fingerprint, taken before they were
+                written. With None, nothing is remembered.
         """
         if mark is None:
             return
@@ -169,7 +172,7 @@ class KnownMessages:
         _set(message, "__pydantic_fields_set__", stamp)
 
     def stamp_copies(self, prototype: MessagePrototype, shelf: tuple[int, int], number: int) -> None:
-        """Stamp all copies that are made of a prototype: they share one stamp."""
+        """Stamp all future copies of a prototype: they share one stamp."""
         stamp = prototype.given
         if type(stamp) is not MessageStamp or stamp.owner is not self:
             mark = prototype.fields if prototype.flat else fingerprint(prototype.copy())
@@ -181,7 +184,7 @@ class KnownMessages:
         prototype.given = stamp
 
     def numbers(self, items: Iterable[Any], shelf: tuple[int, int]) -> Iterator[int | None]:
-        """The numbers of the parts that hold just these items, unchanged; None for what is not known, or no message."""
+        """Yield the part number of each unchanged item; None if it is unknown or no message."""
         for item in items:
             stamp = getattr(item, "__pydantic_fields_set__", None)
             if type(stamp) is not MessageStamp or stamp.owner is not self or stamp.shelf != shelf:
@@ -198,14 +201,16 @@ class KnownMessages:
             yield stamp.number if same else None
 
     def head(self, items: Sequence[Any], shelf: tuple[int, int]) -> tuple[int, list[shelves.Range]]:
-        """How much of the beginning of a list is known and unchanged, seen a block at a time.
+        """Return the length of the known, unchanged beginning of a list, and its ranges.
+
+        Items are compared a block at a time.
 
         Args:
-            items: Anything.
-            shelf: The shelf's id, and how often it was swept.
+            items: Any values.
+            shelf: The shelf's id and number of sweeps.
 
         Returns:
-            How many items, and where they lie. What follows takes a closer look at each.
+            The number of items, and their ranges. The caller checks each following item.
         """
         numbers: list[int] = []
         for start in range(0, len(items), BLOCK):
@@ -235,7 +240,7 @@ class KnownMessages:
 ELEMENTS = "elements"
 ENTRIES = "entries"
 VALUE = "value:"
-"""The forms of a part beside `MESSAGE`: a chunk of a list or dictionary, or what the serializer wrote of a type."""
+"""The forms of a part other than `MESSAGE`: a chunk of a list or dictionary, or serialized data of a type."""
 
 SMALL = 256
 """Bytes up to which a value is written out in its recipe."""
@@ -257,11 +262,11 @@ class ValueDraft:
         serde: The serializer.
         known: The messages that are known.
         shelf: The shelf as it was last seen; None for a new one.
-        listing: Whether the values are those of channels, whose lists grow.
+        listing: The values are those of channels, whose lists grow.
 
     Attributes:
         shelf: The shelf.
-        parts: What has to be put on it.
+        parts: The parts to put on the shelf.
         relied: Ranges of what lies there already.
     """
 
@@ -280,7 +285,9 @@ class ValueDraft:
         self._lists: list[list[Any]] = []
 
     def recipe(self, value: Any) -> shelves.Recipe:
-        """Take a value apart. Until it is settled, lists hold ranges, and numbers below zero that stand for `parts`.
+        """Take a value apart, and return its recipe.
+
+        Until it is settled, lists hold ranges, and negative numbers stand for `parts`.
 
         Raises:
             TypeError: The serializer cannot write it.
@@ -293,9 +300,9 @@ class ValueDraft:
         """Give the parts the numbers they got.
 
         Args:
-            recipe: What `recipe` gave.
+            recipe: The result of `recipe`.
             numbers: The number of each of `parts`.
-            tidy: May give other ranges for the same parts, told whether they are a channel's whole value.
+            tidy: May return other ranges for the same parts; its flag says if they are a channel's whole value.
         """
 
         def number(index: int) -> int:
@@ -454,7 +461,7 @@ class ValueReading:
 
     Args:
         serde: The serializer.
-        known: Where to remember the messages that are made.
+        known: The cache for the messages that are made.
         shelf: The shelf that the parts lie on.
         parts: The parts that are needed, by number: as they are stored, or what is known of them.
     """
@@ -549,11 +556,11 @@ class ValueReading:
 
 
 NOTHING, MESSAGES, EVERYTHING = range(3)
-"""What a serializer lets be shared."""
+"""The levels of sharing that a serializer allows."""
 
 
 def sharing(serde: SerializerProtocol) -> int:
-    """How much can be shared under a serializer."""
+    """Return how much can be shared under a serializer."""
     if type(serde) is JsonPlusSerializer:
         return EVERYTHING
     if type(serde) is EncryptedSerializer and type(serde.serde) is JsonPlusSerializer:
@@ -570,7 +577,7 @@ def _is_deep(value: Any) -> bool:
 
 
 def _holds_messages(value: Any) -> bool:
-    """Whether a value has messages at hand, which its own recipe would share."""
+    """Return True if a value directly contains messages, which its own recipe would share."""
     if type(value) is dict:
         return any(map(_holds_messages, value.values()))
     if type(value) in (list, tuple):
@@ -579,10 +586,13 @@ def _holds_messages(value: Any) -> bool:
 
 
 def _is_key(key: Any) -> bool:
-    """Whether a key of a dictionary is written as it is; halves of characters are not, and two might become one."""
+    """Return True if a dictionary key is stored unchanged.
+
+    Halves of characters are not stored unchanged, and two such keys might become one.
+    """
     return type(key) is str and (key.isascii() or _HALVES.search(key) is None)
 
 
 def _is_name(text: Any) -> bool:
-    """Whether both databases can keep a text in a column."""
+    """Return True if both databases can store a text in a column."""
     return type(text) is str and text.isprintable()

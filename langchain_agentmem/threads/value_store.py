@@ -17,7 +17,7 @@ There are two rows of numbers. The elements of channels that are lists stand in 
 that a long list is one range. Everything else, such as what tasks write, stands in the second, from `LOOSE` on.
 
 Nothing on a shelf is ever changed or moved, and no number is given twice. What no value needs any more is swept away
-now and then; a count of the sweeps tells everybody who remembers where something lies to look again.
+now and then; the number of sweeps shows whether remembered places are still valid.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ _CHECK_BYTES = 4
 
 
 class DamagedValue(ValueError):
-    """Stored bytes are not what was stored.
+    """An error for stored bytes that are damaged.
 
     Args:
-        problem: What is wrong with them.
+        problem: The description of the damage.
         checkpoint: The id of the checkpoint they belong to, where that is known.
     """
 
@@ -65,16 +65,16 @@ def guarded(data: bytes, beside: str = "") -> bytes:
 
     Args:
         data: The bytes.
-        beside: A text that is stored elsewhere, and that the checksum guards too.
+        beside: A text stored elsewhere that the checksum covers too.
     """
     return zlib.crc32(data, zlib.crc32(beside.encode())).to_bytes(_CHECK_BYTES, "big") + data
 
 
 def opened(blob: bytes, beside: str = "") -> bytes:
-    """Take the checksum off again.
+    """Check and remove the checksum.
 
     Raises:
-        Damaged: It does not fit.
+        DamagedValue: The checksum does not match.
     """
     data = bytes(blob)[_CHECK_BYTES:]
     checksum = zlib.crc32(data, zlib.crc32(beside.encode()))
@@ -92,7 +92,7 @@ def unpack(blob: bytes) -> Recipe:
     """Read a recipe.
 
     Raises:
-        Damaged: It is not what was stored.
+        DamagedValue: The data is not what was stored.
     """
     try:
         recipe = ormsgpack.unpackb(opened(blob))
@@ -110,7 +110,7 @@ def unpack(blob: bytes) -> Recipe:
 
 
 def written_ranges(ranges: Iterable[Range]) -> list[int]:
-    """Ranges as gaps and lengths."""
+    """Return ranges as gaps and lengths."""
     numbers: list[int] = []
     end = 0
     for start, stop in ranges:
@@ -129,7 +129,7 @@ def read_ranges(numbers: list[int]) -> Iterator[Range]:
 
 
 def ranges_of(recipe: Recipe) -> Iterator[Range]:
-    """Every range of parts that a recipe needs, in no particular order."""
+    """Yield every range of parts that a recipe needs, in no particular order."""
     kind = recipe[0]
     if kind == PART:
         yield recipe[1], recipe[1] + 1
@@ -141,27 +141,27 @@ def ranges_of(recipe: Recipe) -> Iterator[Range]:
 
 
 def has_parts(recipe: Recipe) -> bool:
-    """Whether a recipe needs any part of the shelf."""
+    """Return True if a recipe needs any part of the shelf."""
     return recipe[0] in (PART, LIST, DICT) or (recipe[0] != WRITTEN and any(map(has_parts, recipe[2])))
 
 
 def moved(recipe: Recipe, place: Callable[[int], int]) -> Recipe:
-    """The same recipe for another shelf.
+    """Return a recipe with the part numbers of another shelf.
 
     Args:
         recipe: A recipe.
-        place: Gives the number there of a part here.
+        place: Returns the number there of a part here.
     """
     return rebuilt(recipe, place, lambda each: [each[0], *written_ranges(runs(list(map(place, _numbers(each)))))])
 
 
 def rebuilt(recipe: Recipe, part: Callable[[Any], Any], listed: Callable[[Recipe], Recipe]) -> Recipe:
-    """A recipe with other parts.
+    """Return a recipe with other parts.
 
     Args:
         recipe: A recipe.
-        part: Gives what takes the place of a number.
-        listed: Gives what takes the place of a recipe of ranges.
+        part: Returns the replacement of a number.
+        listed: Returns the replacement of a recipe of ranges.
     """
 
     def again(recipe: Recipe) -> Recipe:
@@ -176,19 +176,19 @@ def rebuilt(recipe: Recipe, part: Callable[[Any], Any], listed: Callable[[Recipe
 
 
 def _numbers(recipe: Recipe) -> Iterator[int]:
-    """The numbers in a recipe of ranges."""
+    """Yield the numbers in a recipe of ranges."""
     return (number for start, stop in read_ranges(recipe[1:]) for number in range(start, stop))
 
 
 def runs(numbers: list[int]) -> list[Range]:
-    """Numbers in their order, as few ranges as can be."""
+    """Return the fewest ranges for some numbers, in their order."""
     if numbers and numbers == list(range(numbers[0], numbers[0] + len(numbers))):
-        return [(numbers[0], numbers[0] + len(numbers))]  # the usual case, at once
+        return [(numbers[0], numbers[0] + len(numbers))]  # the usual case, without a loop
     return merged((number, number + 1) for number in numbers)
 
 
 def merged(ranges: Iterable[Range]) -> list[Range]:
-    """Ranges in their order, neighbours as one."""
+    """Return ranges in their order, with adjacent ones joined."""
     found: list[Range] = []
     for start, stop in ranges:
         if found and found[-1][1] == start:
@@ -199,7 +199,7 @@ def merged(ranges: Iterable[Range]) -> list[Range]:
 
 
 def covered(ranges: Iterable[Range]) -> list[Range]:
-    """The union of ranges, ascending and apart from each other."""
+    """Return the union of ranges, ascending and disjoint."""
     union: list[Range] = []
     for start, stop in sorted(set(ranges)):
         if union and start <= union[-1][1]:
@@ -210,7 +210,7 @@ def covered(ranges: Iterable[Range]) -> list[Range]:
 
 
 def without(ranges: Iterable[Range], others: Iterable[Range]) -> Iterator[Range]:
-    """What of some ranges no other one holds, in their order."""
+    """Yield the parts of some ranges that no other range contains, in their order."""
     apart = covered(others)
     for start, stop in ranges:
         low = start
@@ -224,7 +224,7 @@ def without(ranges: Iterable[Range], others: Iterable[Range]) -> Iterator[Range]
 
 
 def repeated(ranges: Iterable[Range]) -> Counter[int]:
-    """The parts that several of some ranges hold, and how many do."""
+    """Return the parts that several ranges contain, with the number of these ranges."""
     times: Counter[int] = Counter()
     end = 0
     for start, stop in sorted(ranges):
@@ -243,7 +243,7 @@ MOST_RANGES = 64
 
 
 _Key: TypeAlias = tuple[bytes, str, str | None]
-"""What makes two parts equal: the digest of the body, the form and the name."""
+"""The identity of a part: the digest of the body, the form and the name."""
 
 
 class StorePosition(NamedTuple):
@@ -257,11 +257,11 @@ class StoredPart(NamedTuple):
     """A part of a value, as it is put on a shelf and read from it.
 
     Attributes:
-        form: How its body is to be read.
+        form: The format of its body.
         name: A message's id, if it is a message that has one.
         body: The bytes.
         checksum: The CRC-32 that was stored with the body; 0 for a part that is not stored yet.
-        loose: Whether a new part belongs in the second row.
+        loose: True if a new part belongs in the second row.
     """
 
     form: str
@@ -272,11 +272,14 @@ class StoredPart(NamedTuple):
 
 
 Tidy: TypeAlias = Callable[[list[Range], bool], list[Range]]
-"""Given ranges, and whether they are the whole value of a channel: other ranges for the same parts."""
+"""Called with ranges and True for the whole value of a channel; returns other ranges for the same parts."""
 
 
 class DraftValues(Protocol):
-    """Values taken apart, before their parts have numbers: for a shelf as it was seen, where it relies on parts."""
+    """Values taken apart, before their parts have numbers.
+
+    They were made for a shelf as last seen, on whose parts they may rely.
+    """
 
     shelf: StorePosition | None
     parts: list[StoredPart]
@@ -286,26 +289,28 @@ class DraftValues(Protocol):
         """Give the parts of a recipe their numbers."""
 
     def stamp(self, shelf: StorePosition, numbers: Sequence[int], moves: Mapping[int, int]) -> None:
-        """Remember where the messages lie, after the commit."""
+        """Remember the places of the messages, after the commit."""
 
 
 Recall: TypeAlias = Callable[[int, list[Range]], tuple[dict[int, Any], list[Range]]]
-"""Given a shelf and ranges of its parts: what is known of them, and the ranges of those that must be read."""
+"""Called with a shelf and ranges of its parts; returns the known parts and the ranges of those to read."""
 
 
 def nothing_known(shelf: int, ranges: list[Range]) -> tuple[dict[int, Any], list[Range]]:
-    """A `Recall` that reads everything."""
+    """Return no known parts: a `Recall` that reads everything."""
     del shelf
     return {}, ranges
 
 
 def fits(tx: Transaction, place: StorePosition, draft: DraftValues) -> bool:
-    """Whether the parts that a draft relies on are on a shelf: none is ever changed, but they may be swept away.
+    """Return True if the parts that a draft relies on are on a shelf.
+
+    Parts never change, but they may be swept away.
 
     Args:
         tx: The transaction.
         place: The shelf as it is.
-        draft: Values taken apart for a shelf as it was.
+        draft: The values taken apart for a shelf as last seen.
     """
     if draft.shelf == place or not draft.relied:
         return True
@@ -334,7 +339,7 @@ def shelve(
         writer: Holds a shelf for the parts of this draft already. Default: the shelf is held now, if need be.
 
     Returns:
-        The packed recipes in the same order, and the writer that holds the shelf; None where no part was needed.
+        The packed recipes in the same order, and the writer that holds the shelf; None if no part was needed.
 
     Raises:
         BranchMoved: The shelf was swept meanwhile; the operation begins again.
@@ -373,7 +378,7 @@ def hold(tx: Transaction, place: StorePosition, *, listed: int = 0) -> None:
     Args:
         tx: The transaction.
         place: The shelf as it was seen.
-        listed: How many numbers of the first row to take. Default: none.
+        listed: The count of numbers to take from the first row. Default: 0.
 
     Raises:
         BranchMoved: The shelf was swept meanwhile, or is gone; the operation begins again.
@@ -417,10 +422,12 @@ class ShelfWriter:
         self._first = self._following = 0
 
     def put(self, place: StorePosition) -> None:
-        """Store the parts that are not on the shelf. What is written waits for nothing, so that others wait shortly.
+        """Store the parts that are not on the shelf.
+
+        The writes wait for nothing, so that other writers wait only briefly.
 
         Args:
-            place: The shelf as it was seen.
+            place: The shelf as last seen.
 
         Raises:
             BranchMoved: The shelf was swept meanwhile, or does not exist; the operation begins again.
@@ -454,7 +461,7 @@ class ShelfWriter:
         self._first = self._following = listed
 
     def tidy(self, ranges: list[Range], listed: bool) -> list[Range]:  # noqa: FBT001 - see Tidy
-        """Join ranges where there are too many, and put those of a channel's list all in the first row."""
+        """Join ranges if there are too many, and copy those of a channel's list to the first row."""
         if listed and any(high > LOOSE for _, high in ranges):
             ranges = merged([self._copied([each]) if each[1] > LOOSE else each for each in ranges])
         while len(ranges) > MOST_RANGES:
@@ -464,7 +471,7 @@ class ShelfWriter:
         return ranges
 
     def copy_parts(self, place: StorePosition) -> None:
-        """Store the copies that `tidy` needs: parts that are put in the first row once more."""
+        """Store the copies that `tidy` needs: parts that are stored again in the first row."""
         if self._copies:
             hold(self._tx, place, listed=self._following - self._first)
         for low, high, shift in self._copies:
@@ -487,10 +494,10 @@ def fetch(tx: Transaction, shelf: int, recipes: Iterable[Recipe], recall: Recall
         tx: The transaction.
         shelf: The shelf's id.
         recipes: The recipes.
-        recall: What is known of parts without reading them.
+        recall: Returns the parts that are known without reading them.
 
     Returns:
-        A `StoredPart` for each number, or what `recall` gave for it.
+        A `StoredPart` for each number, or the result of `recall` for it.
     """
     found, missing = recall(shelf, covered(each for recipe in recipes for each in ranges_of(recipe)))
     if missing:
@@ -526,7 +533,7 @@ def sweep(tx: Transaction, shelf: int) -> None:
 
 
 def drop_unneeded(tx: Transaction, shelf: int, needed: Iterable[Range]) -> None:
-    """Delete the parts of a shelf that lie in no needed range, and the contents that nothing else needs.
+    """Delete the parts of a shelf outside the needed ranges, and contents unused elsewhere.
 
     Args:
         tx: The transaction.
@@ -547,10 +554,10 @@ def drop_unneeded(tx: Transaction, shelf: int, needed: Iterable[Range]) -> None:
 def _known_numbers(
     keys: Sequence[_Key], parts: Sequence[StoredPart], known: Mapping[_Key, set[int]]
 ) -> list[int | None]:
-    """Where some parts lie already; None for those to be put there.
+    """Return the numbers of parts that are stored already; None for those to be stored.
 
-    Equal elements of one list are parts of their own: a list that named one of them twice would be two ranges. Where a
-    range ends, the next one begins where the element that follows stands behind this one, if it does anywhere.
+    Equal elements of one list are separate parts: a list that named one part twice would be two ranges. After the end
+    of a range, the next one begins at a part that the following element follows, if such a part exists.
     """
     found: list[int | None] = []
     last, used = -1, set[int]()
@@ -571,7 +578,7 @@ def _known_numbers(
 
 
 def _sweep_line(tx: Transaction, line: int) -> list[Range]:
-    """Take away a line's values that are in no checkpoint; give the ranges that the others need."""
+    """Delete the values of a line that are in no checkpoint; return the ranges still needed."""
     checkpoints = query.line_versions(tx, line=line)
     alive = {pair for row in checkpoints for pair in json.loads(row["versions"]).items()}
     values = query.line_values(tx, line=line)
