@@ -53,23 +53,23 @@ _TABLES: Mapping[str, tuple[str, ...]] = {
     "shared content": ("content",),
     "other": ("namespace", "receipt", "agentmem_migration", "lease", "sqlite_schema", "sqlite_sequence"),
 }
-"""Which tables are no feature's own. Facts lie in tables of the layers."""
+"""The tables that belong to no feature. Facts are in tables of the layers."""
 
 
 def bytes_by_part(sizes: Sizes) -> dict[str, int]:
     """Return how many bytes each part of a database takes.
 
     Args:
-        sizes: How many bytes the tables take.
+        sizes: The sizes of the tables in bytes.
     """
     parts = {name: sum(sizes.tables.get(table, 0) for table in tables) for name, tables in tables_by_part().items()}
-    # What belongs to no table, such as the pages in which SQLite notes where others lie.
+    # Pages that belong to no table, such as those in which SQLite records the places of others.
     parts["other"] += max(0, sizes.total - sizes.free - sum(parts.values()))
     return parts
 
 
 def tables_by_part() -> dict[str, Sequence[str]]:
-    """Which tables are which part of the database."""
+    """Return the tables of each part of the database."""
     return dict(_TABLES) | {name: tables for part in all_parts().all for name, tables in part.tables.items()}
 
 
@@ -77,18 +77,18 @@ def tables_by_part() -> dict[str, Sequence[str]]:
 class ThreadSummary:
     """A LangGraph thread, a conversation, or both under one id.
 
-    Where sizes were not asked for, `checkpoints`, `forks` and `bytes` are None.
+    Without `sizes=True`, `checkpoints`, `forks` and `bytes` are None.
 
     Attributes:
-        namespace: Whose it is.
-        thread_id: Its id.
-        title: The first question, on one line of at most 120 characters; empty where there is none.
-        checkpoints: How many checkpoints the thread has, those of subgraphs included; 0 for a mere conversation.
-        forks: How often its own checkpoints part: 0 where each has one child at most.
-        checkpoint_id: Its newest checkpoint; None for a mere conversation.
-        messages: How many messages the log of the conversation holds; 0 where there is only the thread.
-        bytes: What its checkpoints and bodies take. What a copied thread shares counts for each.
-        changed_at: When it was last written to, in UTC.
+        namespace: The namespace of the owner.
+        thread_id: The id of the thread or conversation.
+        title: The first question, on one line of at most 120 characters; empty if there is none.
+        checkpoints: Number of checkpoints, those of subgraphs included; 0 without a thread.
+        forks: Number of forks of its own checkpoints: 0 if each has at most one child.
+        checkpoint_id: Its newest checkpoint; None without a thread.
+        messages: Number of messages in the log of the conversation; 0 without a conversation.
+        bytes: Bytes of its checkpoints and bodies. Data shared with a copied thread counts for each.
+        changed_at: The time of its last write, in UTC.
     """
 
     namespace: Namespace
@@ -104,11 +104,11 @@ class ThreadSummary:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ThreadList:
-    """Some threads and conversations, and how many there are.
+    """A page of threads and conversations, and their total number.
 
     Attributes:
-        threads: Those that changed last come first.
-        total: How many there are without a limit.
+        threads: The page, the most recently changed first.
+        total: The number without a limit.
     """
 
     threads: tuple[ThreadSummary, ...]
@@ -117,15 +117,15 @@ class ThreadList:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BranchSummary:
-    """A branch of layered memory and of facts that has a name.
+    """A named branch of layered memory and of facts.
 
     Attributes:
-        namespace: Whose it is.
-        name: Its name.
+        namespace: The namespace of the owner.
+        name: The name of the branch.
         parent: The name of the branch that it was forked from; None for a root.
-        created_at: When it began, in UTC.
-        own: How many values, events, records, facts and so on lie on it itself. What it sees of its parent is not
-            counted.
+        created_at: The time of its creation, in UTC.
+        own: Number of values, events, records, facts and so on that lie on the branch itself. Those inherited from
+            its parent are not counted.
     """
 
     namespace: Namespace
@@ -136,23 +136,23 @@ class BranchSummary:
 
 
 LONGEST_TITLE = 120
-"""Characters of what a thread is called."""
+"""The maximum length of the title of a thread, in characters."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NamespaceSummary:
-    """What one namespace holds itself, without those below it.
+    """The contents of one namespace, without the namespaces below it.
 
     Attributes:
-        namespace: Which.
-        threads: LangGraph threads and conversations; those of one id are one.
+        namespace: The namespace.
+        threads: LangGraph threads and conversations; a thread and a conversation of one id count once.
         messages: Messages, each once, however often it was edited.
         checkpoints: Checkpoints of its threads.
         memories: Current entries of core memory, events, records and facts, on all branches.
         items: Long-term items.
         audit: Entries of the audit trail.
-        bytes: What all of these take, and values of byte stores, without indexes. What several namespaces share
-            counts for each.
+        bytes: Bytes of all of these and of the values of byte stores, without indexes. Data that several namespaces
+            share counts for each.
     """
 
     namespace: Namespace
@@ -170,13 +170,13 @@ _COUNTS = tuple(each.name for each in fields(NamespaceSummary) if each.name != "
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DayCounts:
-    """What was written on one day in UTC and is still there.
+    """The objects written on one day in UTC that still exist.
 
     Attributes:
         day: The day.
         messages: Messages.
         checkpoints: Checkpoints.
-        memories: Entries of core memory, events, records and facts, with those of their versions that are kept.
+        memories: Entries of core memory, events, records and facts, with their kept versions.
     """
 
     day: date
@@ -187,15 +187,15 @@ class DayCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PruneReport:
-    """What a pruning removed or made smaller, or would.
+    """The result of a pruning or of its dry run.
 
     Attributes:
-        threads: How many threads lost checkpoints.
-        checkpoints: How many checkpoints.
-        conversations: How many conversations lost messages.
-        messages: How many messages.
-        archived: How many entries of the audit trail were compressed.
-        dry_run: Whether it only would.
+        threads: Number of threads that lost checkpoints.
+        checkpoints: Number of removed checkpoints.
+        conversations: Number of conversations that lost messages.
+        messages: Number of removed messages.
+        archived: Number of compressed entries of the audit trail.
+        dry_run: True if nothing was changed.
     """
 
     threads: int = 0
@@ -210,7 +210,7 @@ _MOST_DAYS = 3_660
 
 
 class Admin(Upkeep):
-    """Operations on a whole database: listings, statistics, verification, backups, copies, pruning.
+    """The operations on a whole database: listings, statistics, checks, copies, pruning.
 
     `memory.admin` is one. `Admin.restore` and `Admin.rekey` need no open memory.
     """
@@ -218,7 +218,7 @@ class Admin(Upkeep):
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    # -- what there is -------------------------------------------------------------------------------------------
+    # -- listings -------------------------------------------------------------------------------------------
 
     def threads(
         self,
@@ -233,24 +233,24 @@ class Admin(Upkeep):
         limit: int | None = None,
         offset: int = 0,
     ) -> ThreadList:
-        """What threads and conversations there are, how large they are, and when they changed last.
+        """List threads and conversations, with their sizes and the times of their last changes.
 
         Args:
-            namespace: This namespace and all below it. Default: the running config's, else the root, so all.
-            thread_id: Only those of this id. Default: all.
-            query: Only those with a message that has all words of this, also one that was rewound; or whose id
-                has it. Default: all.
-            role: Only those in which this role speaks: "user", "assistant" and so on, or one of a session by its name.
-                Default: all.
-            since: Only those that changed last at this time or later. Without a time zone it is taken as UTC.
-            until: Only those that changed last before this time.
-            sizes: Whether the checkpoints and forks of each are counted, and bytes summed up, which reads all that a
-                thread holds. Default: yes.
-            limit: Most of them. Default: all.
-            offset: How many of the first to leave out. Default: 0.
+            namespace: This namespace and all below it. Default: that of the running config, else the root (all).
+            thread_id: Only the thread and conversation of this id. Default: all.
+            query: Only threads with a message that contains all words of this text, rewound messages included; or whose
+                id contains the text. Default: all.
+            role: Only threads with messages of this role: "user", "assistant" and so on, or a role of a session by its
+                name. Default: all.
+            since: Only threads last changed at this time or later. A time without a time zone is taken as UTC.
+            until: Only threads last changed before this time.
+            sizes: Count checkpoints and forks and sum up bytes, which reads everything that a thread holds.
+                Default: True.
+            limit: The maximum number of threads. Default: all.
+            offset: The number of threads to skip. Default: 0.
 
         Returns:
-            Those that changed last first, and how many there are in all.
+            The threads, the most recently changed first, and their total number.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -280,16 +280,16 @@ class Admin(Upkeep):
     athreads = awaited(threads)
 
     def branches(self, namespace: Sequence[str] | None = None) -> list[BranchSummary]:
-        """What branches of layered memory and facts there are that have a name.
+        """List the named branches of layered memory and facts.
 
         Args:
-            namespace: This namespace and all below it. Default: the running config's, else the root, so all.
+            namespace: This namespace and all below it. Default: that of the running config, else the root (all).
 
         Returns:
-            By namespace, each branch before its forks.
+            The branches by namespace, each branch before its forks.
 
         Raises:
-            InvalidInput: This is no namespace.
+            InvalidInput: The namespace is not valid.
         """
         low, high, shown = self._listed(namespace)
 
@@ -310,16 +310,16 @@ class Admin(Upkeep):
     abranches = awaited(branches)
 
     def namespaces(self, namespace: Sequence[str] | None = None) -> list[NamespaceSummary]:
-        """How much each namespace holds itself. It reads much of what they hold.
+        """Return the sizes of each namespace itself. This reads much of the database.
 
         Args:
-            namespace: This namespace and all below it. Default: the running config's, else the root, so all.
+            namespace: This namespace and all below it. Default: that of the running config, else the root (all).
 
         Returns:
-            In the order of their names.
+            The namespaces in the order of their names.
 
         Raises:
-            InvalidInput: This is no namespace.
+            InvalidInput: The namespace is not valid.
         """
         low, high, shown = self._listed(namespace)
 
@@ -335,11 +335,11 @@ class Admin(Upkeep):
     anamespaces = awaited(namespaces)
 
     def growth(self, namespace: Sequence[str] | None = None, *, days: int = 30) -> list[DayCounts]:
-        """How much was written on each of the last days, of what is still there. It reads much of what there is.
+        """Count the surviving writes of each of the last days. This reads much of the database.
 
         Args:
-            namespace: This namespace and all below it. Default: the running config's, else the root, so all.
-            days: How many days in UTC, with this one, 1 to 3,660. Default: 30.
+            namespace: This namespace and all below it. Default: that of the running config, else the root (all).
+            days: Number of days in UTC, today included, 1 to 3,660. Default: 30.
 
         Returns:
             Each day, the oldest first.
@@ -370,22 +370,23 @@ class Admin(Upkeep):
     def stats(self) -> dict[str, Any]:
         """Count everything stored, and the bytes of each part.
 
-        On SQLite the whole file is read twice: 1 GB takes about a second where the system has it at hand. On PostgreSQL
-        the bodies of messages are counted, and sizes come from the server's own books. A memory within a namespace
-        counts what is there, and has neither `contents` nor `parts` nor the numbers of the database below.
+        On SQLite the whole file is read twice: 1 GB takes about a second if the system has it in its cache. On
+        PostgreSQL the bodies of messages are counted, and sizes come from the server's catalog. A memory within a
+        namespace counts only that namespace, and has neither `contents` nor `parts` nor the numbers of the database
+        below.
 
         Returns:
             Numbers of namespaces, conversations, messages (each once, however often it was edited), rounds, edits,
             threads, checkpoints, writes (pending), parts (of the values of checkpoints), blobs, blob_bytes, items,
-            compactions, branches (with names), forks, memories (versions of what layers and facts hold), core, events,
+            compactions, branches (with names), forks, memories (versions in layers and facts), core, events,
             records and facts (all current), waiting_facts (messages whose facts are not extracted yet), failed_facts
-            (those of them that a model was asked about in vain, see `KGMemory.failures`), old_memories (versions that
-            others have replaced), waiting_groups (tasks of graphs that have remembered something and are not sealed
+            (those of them at which a model failed, see `KGMemory.failures`), old_memories (versions that
+            others have replaced), waiting_groups (tasks of graphs that have written memory and are not sealed
             yet), audit, contents (bodies of messages and others, each kept once) and content_bytes.
 
-            Of the database: bytes, free_bytes (what of them is free), log_bytes (of SQLite's write-ahead log),
-            and bytes_by_part (what each part takes with its indexes, "layers" with the facts; all is "other" where
-            SQLite cannot tell).
+            Of the database: bytes, free_bytes (the free ones of them), log_bytes (of SQLite's write-ahead log),
+            and bytes_by_part (bytes of each part with its indexes, "layers" with the facts; all is "other" if
+            SQLite cannot measure tables).
 
         Raises:
             StorageError: The database cannot be read.
@@ -403,10 +404,10 @@ class Admin(Upkeep):
     astats = awaited(stats)
 
     def verify(self, *, progress: Watch | None = None) -> VerifyReport:
-        """Check the whole database: pages, keys, digests of every body, heads, versions and the index.
+        """Check the whole database: pages, keys, digests, heads, versions and the index.
 
         Args:
-            progress: Is told what is looked at next: the pages, then each of the checks.
+            progress: Receives the name of the next check: the pages, then each of the others.
         """
         self._check_whole("verify")
         make = partial(integrity.verify, self.database.engine, listener_given(progress, "progress"))
@@ -415,9 +416,9 @@ class Admin(Upkeep):
     averify = awaited(verify)
 
     def diagnose(self) -> list[HealthCheck]:
-        """Look for trouble with the database and around it, as far as that is told without reading all of it.
+        """Check the database and its environment, without reading the whole database.
 
-        It is what `agentmem doctor --quick` tells. A database in memory has only what is around it.
+        `agentmem doctor --quick` prints the same. For an in-memory database, only the environment is checked.
 
         Raises:
             InvalidInput: The memory is within a namespace.
@@ -441,24 +442,24 @@ class Admin(Upkeep):
         progress: Watch | None = None,
         key: KeyLike | None = None,
     ) -> Path:
-        """Write a consistent copy, while others go on reading and writing.
+        """Write a consistent copy while others continue to read and write.
 
-        The copy is a SQLite database that `AgentMemory` opens, of PostgreSQL too; the server's own form is that of
-        pg_dump.
+        The copy is a SQLite database that `AgentMemory` opens, even if the source is PostgreSQL. For the server's own
+        format use pg_dump.
 
         Args:
-            path: Where to.
-            force: Whether a file that is there is replaced, when the new one is whole. Default: it is an error.
-            progress: Is told how far it has come.
-            key: What encrypts the copy: of an encrypted database, or the export. Default: the key of the database, if
-                it has one.
+            path: The target file.
+            force: Replace an existing file once the new one is complete. Default: an existing file is an error.
+            progress: Receives the progress.
+            key: The key to encrypt the copy of an encrypted database, or the export of PostgreSQL. Default: the key of
+                the database, if it has one.
 
         Returns:
             The path.
 
         Raises:
-            InvalidInput: The file is there or cannot be written, or there is a key and the SQLite database is not
-                encrypted: `copy` encrypts it.
+            InvalidInput: The file exists or cannot be written, or a key is given and the SQLite database is not
+                encrypted: use `copy` to encrypt it.
         """
         key = EncryptionKey.of(key)
         self._check_whole("backup")
@@ -483,21 +484,21 @@ class Admin(Upkeep):
         progress: Watch | None = None,
         key: KeyLike | None = None,
     ) -> CopyReport:
-        """Copy everything into another place, of the same engine or of the other one, as of one moment.
+        """Copy everything to another place, on the same or the other engine, as of one moment.
 
-        The copy holds what is here, vectors included; words are indexed anew, and it is verified. A file is made beside
-        its place, and takes it when it is whole; on a server the rows are written in one transaction. Where what is
-        stored there is replaced, nobody else should have it open.
+        The copy holds everything, vectors included; text is indexed anew, and the copy is verified. A file is written
+        next to its place and renamed when it is complete; on a server the rows are written in one transaction. With
+        `force`, nobody else should have the target open.
 
         Args:
             target: A path or a "postgresql://…" URL, where nothing is stored yet.
-            force: Whether what is stored there is replaced.
-            progress: Is told how far it has come.
-            key: What encrypts a copy in a SQLite file. Default: the key of this database, or of the environment.
+            force: Replace existing data at the target. Default: False.
+            progress: Receives the progress.
+            key: The key to encrypt a copy in a SQLite file. Default: the key of this database, or of the environment.
 
         Raises:
-            InvalidInput: Something is stored there, or the other engine cannot store a value.
-            StorageError: A database failed. What is there is as it was.
+            InvalidInput: The target holds data, or the other engine cannot store a value.
+            StorageError: A database failed. The target is unchanged.
         """
         key = EncryptionKey.of(key)
         self._check_whole("copy")
@@ -511,17 +512,17 @@ class Admin(Upkeep):
     # -- what moves, goes and waits -------------------------------------------------------------------------------
 
     def adopt(self, thread_id: str, namespace: Sequence[str]) -> None:
-        """Move a thread of the root into a namespace, where other threads see from then on what it remembers.
+        """Move a thread of the root into a namespace, where other threads then see its memory.
 
-        Its checkpoints, what it remembers and the conversation of its id go along, in one transaction. What was said of
-        it stays where it was said: the audit trail. Nothing of the thread should run.
+        Its checkpoints, its memory and the conversation of its id are moved in one transaction. Entries about it in
+        the audit trail stay where they are. No run of the thread should be in progress.
 
         Args:
-            thread_id: The thread, or a conversation that has none.
-            namespace: Where to. It is made if need be.
+            thread_id: The thread, or a conversation without a thread.
+            namespace: The target. It is created if it does not exist.
 
         Raises:
-            InvalidInput: The root has no such thread, the namespace has one, or a copy shares what it remembers.
+            InvalidInput: The root has no such thread, the namespace has one, or a copy shares its memory.
         """
         self._check_whole("adopt")
         given = {"thread_id": thread_id, "namespace": namespace}
@@ -545,19 +546,19 @@ class Admin(Upkeep):
         dry_run: bool = False,
         progress: Watch | None = None,
     ) -> PruneReport:
-        """Remove what is old, or make it smaller, in a namespace and all below it.
+        """Remove or compress old data, in a namespace and all below it.
 
         Args:
-            namespace: Where. Default: everywhere.
-            keep_checkpoints: How many of the newest checkpoints of each thread stay, and of each of its subgraphs;
-                threads of DeltaChannels stay whole. Default: all.
-            retention: Which messages of each conversation stay. Default: all.
-            archive_before: Entries of the audit trail that were made before are compressed. Default: none.
-            dry_run: Whether to tell only what would be done.
-            progress: Is told how many of the threads and conversations were looked at.
+            namespace: This namespace and all below it. Default: everywhere.
+            keep_checkpoints: Number of the newest checkpoints to keep of each thread and of each of its subgraphs;
+                threads of DeltaChannels keep all. Default: all.
+            retention: The messages of each conversation to keep. Default: all.
+            archive_before: Compress entries of the audit trail made before this time. Default: none.
+            dry_run: Report only what would be done. Default: False.
+            progress: Receives the number of threads and conversations processed.
 
         Raises:
-            InvalidInput: Nothing is to be pruned, or an argument is wrong.
+            InvalidInput: No argument selects anything to prune, or an argument is wrong.
         """
         low, high = range_of(self._below(namespace))
         retention = checked_retention(retention) or Retention()
@@ -594,7 +595,7 @@ class Admin(Upkeep):
     aprune = awaited(prune, writes=True)
 
     def _listed(self, namespace: Sequence[str] | None) -> tuple[str, str, Callable[[], dict[str, Any]]]:
-        """Return the range of paths of a namespace that is listed, and what a trace shows of it."""
+        """Return the range of paths of a listed namespace, and the inputs for a trace."""
         where = self.database.scopes.resolve(namespace, bare=True)
         return *range_of(where), lambda: {"namespace": where}
 
@@ -626,7 +627,7 @@ def _summary(row: Row, *, sizes: bool) -> ThreadSummary:
 def _list_prunable(
     tx: Transaction, low: str, high: str, *, threads: bool, conversations: bool
 ) -> list[tuple[str, ThreadKey]]:
-    """Return the places from which checkpoints or messages are removed, with which of them."""
+    """Return the threads and conversations to prune, with the kind of rows to remove."""
     found: list[tuple[str, Row]] = []
     if threads:
         found += [("checkpoints", row) for row in query.threads_within(tx, low=low, high=high, name=None)]
@@ -637,7 +638,10 @@ def _list_prunable(
 
 
 def _prune_thread(do: Callable[[Operation[Any]], Any], at: ThreadKey, keep: int, now: int, *, whole: bool) -> int:
-    """Prune a thread, each batch in an operation of its own, or as a `whole`. Return how many checkpoints that was."""
+    """Prune a thread and return how many checkpoints that removed.
+
+    Each batch is an operation of its own, or all are one operation if `whole`.
+    """
     from langchain_agentmem.rewinding.thread_memory import prune  # noqa: PLC0415 - who needs it pays
     from langchain_agentmem.threads.thread_lines import BATCH  # noqa: PLC0415
 

@@ -1,8 +1,8 @@
-"""A database is exported, imported, copied and restored, of whichever engine.
+"""Export, import, copy and restore a database of either engine.
 
 All of these carry rows by `storage/transfer.py`. An export is a SQLite database with the rows of a namespace; a copy
-has all rows, in a file or on a server. Either is made whole or not at all: a file is written beside its place and takes
-its name when it is whole, and what goes to a server or is imported is one transaction.
+has all rows, in a file or on a server. Either is made whole or not at all: a file is written next to its place
+and renamed when it is complete, and what goes to a server or is imported is one transaction.
 """
 
 from __future__ import annotations
@@ -55,23 +55,23 @@ from langchain_agentmem.upkeep import integrity
 from langchain_agentmem.upkeep.integrity import VerifyReport
 
 _OWNER = slice(68, 72)
-"""Where the header of a SQLite file names the program that it belongs to."""
+"""The bytes of a SQLite header that name the program that owns the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferReport:
-    """What an export wrote or an import added.
+    """The counts of the objects that an export wrote or an import added.
 
     Attributes:
-        conversations: How many conversations were in the file.
-        entries: How many messages and rounds were written, versions included.
-        threads: How many LangGraph threads were in the file.
-        checkpoints: How many of their checkpoints were written.
-        blobs: How many values of byte stores were written.
-        items: How many long-term items were written.
-        branches: How many named branches of memory were written.
-        memories: How many versions of what is remembered were written, on branches and in threads.
-        audit: How many entries of the audit trail were written.
+        conversations: Number of conversations in the file.
+        entries: Number of messages and rounds written, versions included.
+        threads: Number of LangGraph threads in the file.
+        checkpoints: Number of their checkpoints written.
+        blobs: Number of values of byte stores written.
+        items: Number of long-term items written.
+        branches: Number of named branches of memory written.
+        memories: Number of memory versions written, on branches and in threads.
+        audit: Number of entries of the audit trail written.
     """
 
     conversations: int = 0
@@ -87,14 +87,14 @@ class TransferReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyReport:
-    """What a copy holds.
+    """The result of a copy.
 
     Attributes:
-        source: What was copied.
-        target: Where it is.
-        taken_at: As of when. What is written to the source later is not in the copy.
-        rows: How many rows of each table were copied.
-        documents: How many documents can be found.
+        source: The path or URL of the source.
+        target: The path or URL of the copy.
+        taken_at: The time of the snapshot. Later writes to the source are not in the copy.
+        rows: Number of rows copied, by table.
+        documents: Number of searchable documents.
     """
 
     source: str
@@ -114,13 +114,13 @@ def export(
 
     Args:
         engine: The database.
-        path: The file. An older export there is replaced when the new one is whole.
+        path: The file. An older export there is replaced once the new one is complete.
         within: The namespace. Default: everything.
-        progress: Is told how many of the rows were written.
-        key: What encrypts the file. Default: nothing does.
+        progress: Receives the number of rows written.
+        key: The key to encrypt the file. Default: the file is not encrypted.
 
     Raises:
-        InvalidInput: The file cannot be written, or something else is there.
+        InvalidInput: The file cannot be written, or it exists and is no export.
         StorageError: A database failed, or the source is damaged.
     """
     with whole_copy(path) as made, contextlib.closing(_made(made, key)) as file:
@@ -135,10 +135,10 @@ def export(
 
 
 def check_replaceable(path: Path, key: EncryptionKey | None) -> None:
-    """Check that no file is replaced by an export but an older one, which nobody has used as a database since.
+    """Check that an export replaces only an older one that nobody used as a database since.
 
     Raises:
-        InvalidInput: Another is there.
+        InvalidInput: Another file is at the path.
     """
     if path.is_file() and path.stat().st_size and not transfer.is_unused_export(path, key):
         name = safe_repr(str(path))
@@ -159,9 +159,9 @@ def import_file(
         database: The database.
         path: The export.
         within: The namespace in which all of it must lie.
-        progress: Is told how far it has come.
-        key: What the file is encrypted with, if it is.
-        tell: Is told the path, name and `message_ids` of each conversation that got messages.
+        progress: Receives the progress.
+        key: The key of the file, if it is encrypted.
+        tell: Called with the path, name and `message_ids` of each conversation that got messages.
 
     Raises:
         InvalidInput: The file is missing, damaged or of another kind, or this database holds something else in its
@@ -197,7 +197,7 @@ def _check_database(path: Path, what: str) -> None:
 
 @contextlib.contextmanager
 def _opened(path: Path, key: EncryptionKey | None) -> Iterator[SqliteEngine]:
-    """Open a copy of a file, which is brought up to date where an older version wrote it."""
+    """Open a copy of a file, upgraded if an older version wrote it."""
     with tempfile.TemporaryDirectory(prefix="agentmem-") as folder:
         encrypted_database.copied_file(path, file := Path(folder) / "export.db", key)
         with contextlib.closing(_made(file, key)) as engine:
@@ -205,16 +205,16 @@ def _opened(path: Path, key: EncryptionKey | None) -> Iterator[SqliteEngine]:
 
 
 def _made(path: Path, key: EncryptionKey | None) -> SqliteEngine:
-    """Open a file whose rows were measured when they were written."""
+    """Open a file whose rows were already measured when they were written."""
     return SqliteEngine(str(path), DatabaseOptions(key=key, limits=MEASURED_BEFORE))
 
 
 def _check(engine: Engine, within: Namespace, progress: Watch | None) -> None:
-    """Refuse a file that is damaged, or holds what was not asked for.
+    """Reject a file that is damaged or contains another namespace.
 
     Raises:
-        InvalidInput: It holds another namespace than it may.
-        StorageError: It is damaged.
+        InvalidInput: It contains a namespace that is not within the given one.
+        StorageError: The file is damaged.
     """
     low, high = range_of(within)
     with (
@@ -236,17 +236,17 @@ _IN_REPORT = {"message": "entries", "description": "entries", ROUND: "entries", 
 
 
 def plain_export(engine: Engine, path: Path, within: Namespace = ()) -> TransferReport:
-    """Write what a person said, and what was learned about them, to a JSON file: for who asks for their data.
+    """Write the messages, items and memory of a person to a JSON file, for data requests.
 
     The file is a list of objects, each with its namespace. `import_` does not read it.
 
     Args:
         engine: The database.
-        path: The file. A file that is there is replaced, unless it is a database.
+        path: The file. An existing file is replaced, unless it is a database.
         within: The namespace. Default: everything.
 
     Returns:
-        How many entries, items and memories the file has.
+        The numbers of entries, items and memories in the file.
 
     Raises:
         InvalidInput: The file cannot be written.
@@ -292,15 +292,15 @@ def copy(
     """Copy a whole database.
 
     Args:
-        source: What is copied. It may be written to meanwhile.
-        target: Where to: the path of a file or a `postgresql://` URL, where nothing is stored yet.
-        force: Whether what is stored there is replaced.
-        progress: Is told how far it has come. What it raises ends the copy.
-        key: What encrypts a SQLite file. Default: the key of the source, if it has one, or of the environment.
+        source: The database to copy. Others may write to it meanwhile.
+        target: The path of a file or a `postgresql://` URL, where nothing is stored yet.
+        force: Replace existing data at the target. Default: False.
+        progress: Receives the progress. An exception that it raises ends the copy.
+        key: The key to encrypt a SQLite file. Default: the key of the source, if it has one, or of the environment.
 
     Raises:
-        InvalidInput: Something is stored there, it is the source itself, or it cannot store a value.
-        StorageError: A database failed, or the source is damaged. What is there is as it was.
+        InvalidInput: The target holds data, is the source itself, or cannot store a value.
+        StorageError: A database failed, or the source is damaged. The target is unchanged.
     """
     check_flag("force", force)
     if is_postgres(target):
@@ -317,7 +317,7 @@ def copy(
 
 
 def _server_of(engine: Engine) -> list[dict[str, Any]]:
-    """Return what tells the schema of a PostgreSQL database from all others; nothing for SQLite."""
+    """Return what identifies the schema of a PostgreSQL database; an empty list for SQLite."""
     which = "select current_database(), current_schema(), cast(pg_postmaster_start_time() as text) as began"
     return [] if engine.dialect == "sqlite" else engine.read(lambda tx: [dict(row) for row in tx.run_sql(which, {})])
 
@@ -360,8 +360,8 @@ def _free_file(path: str, key: EncryptionKey | None, *, force: bool) -> Path:
     """Check that a copy may go to a file.
 
     Raises:
-        InvalidInput: It is no path of a file, or something is stored there.
-        ForeignDatabase: It is another program's.
+        InvalidInput: The path is no file path, or something is stored there.
+        ForeignDatabase: The file belongs to another program.
     """
     if path == ":memory:" or path.startswith("file:"):
         raise InvalidInput(f"A copy goes to the path of a file or to a postgresql:// URL, not to {safe_repr(path)}.")
@@ -390,21 +390,21 @@ def restore(
     progress: Watch | None = None,
     key: KeyLike | None = None,
 ) -> VerifyReport:
-    """Make a database of a backup or an export.
+    """Create a database from a backup or an export.
 
     Args:
         source: The file that `backup` or `export` wrote. It is only read.
-        target: Where to: a path or a `postgresql://` URL, where nothing is stored yet.
-        force: Whether what is stored there is replaced.
-        progress: Is told how far it has come.
-        key: The key of the file, and of the SQLite database that is made. Default: the key in the environment, if any.
+        target: A path or a `postgresql://` URL, where nothing is stored yet.
+        force: Replace existing data at the target. Default: False.
+        progress: Receives the progress.
+        key: The key of the file, and of the new SQLite database. Default: the key in the environment, if any.
 
     Returns:
-        How much was verified.
+        The report of the verification.
 
     Raises:
         InvalidInput: The file is missing or of another kind, or something is stored at the target.
-        StorageError: What was restored is not whole, or a database failed. The target is as it was.
+        StorageError: The restored data is damaged, or a database failed. The target is unchanged.
     """
     key = EncryptionKey.of(key) or key_in_environment()
     listener_given(progress, "progress")
@@ -436,7 +436,7 @@ def _verified(engine: Engine, damaged: str, progress: Watch | None = None, *, in
     """Verify a database.
 
     Raises:
-        DatabaseUnreadable: Something is wrong; the error begins with `damaged`.
+        DatabaseUnreadable: The verification found a problem; the error begins with `damaged`.
     """
     report = integrity.verify(engine, progress, index=index)
     if not report.ok:
@@ -454,20 +454,20 @@ def rekey(
 ) -> None:
     """Encrypt a SQLite database, give it another key, or decrypt it.
 
-    It is written into a new file under the new key, which is checked and then takes the place of the old one; an
-    interruption leaves the one or the other, whole. Nobody may have it open meanwhile. The old file is deleted, not
-    overwritten: backups, exports, the disk and the file system may still hold what it held.
+    The database is written into a new file under the new key, which is checked and then replaces the old one; an
+    interruption leaves one of the two complete. Nobody may have it open meanwhile. The old file is deleted, not
+    overwritten: backups, exports, the disk and the file system may still hold its content.
 
     Args:
         path: The database.
-        key: Its key. Default: it is not encrypted.
-        new_key: The key that it gets. Default: none, so that it is decrypted.
-        progress: Is told how far it has come.
+        key: The current key. Default: the database is not encrypted.
+        new_key: The new key. Default: none, so that the database is decrypted.
+        progress: Receives the progress.
 
     Raises:
-        InvalidInput: There is no such file, it cannot be written, or it would stay as it is.
+        InvalidInput: The file does not exist, cannot be written, or would stay unchanged.
         DatabaseBusy: A program has it open.
-        StorageError: The key does not fit, or the file is another program's or damaged. It is as it was.
+        StorageError: The key does not fit, or the file is another program's or damaged. The file is unchanged.
         MissingExtra: SQLCipher is not installed.
     """
     key, new_key = EncryptionKey.of(key), EncryptionKey.of(new_key)

@@ -1,8 +1,8 @@
 """Verification, diagnosis and erasure of a whole database. Every feature of `parts.py` takes part in them.
 
-with AgentMemory("agent.db") as memory:
-    assert memory.admin.verify().ok
-    memory.erase(namespace=("alice",))  # and nothing of it is left in the file
+    with AgentMemory("agent.db") as memory:
+        assert memory.admin.verify().ok
+        memory.erase(namespace=("alice",))  # and nothing of it is left in the file
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ MOST_ELSEWHERE = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyReport:
-    """What a check of the whole database found.
+    """The result of a check of the whole database.
 
     Attributes:
-        problems: What is wrong, in sentences; empty when all is well.
-        checked: How much was looked at, by name.
+        problems: The problems, one sentence each; empty if none was found.
+        checked: The number of checked objects, by name.
     """
 
     problems: tuple[str, ...] = ()
@@ -49,25 +49,25 @@ class VerifyReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """True if no problem was found."""
         return not self.problems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EraseReport:
-    """What an erasure removed.
+    """The counts of the objects that an erasure removed.
 
     Attributes:
-        conversations: How many conversations.
-        entries: How many messages and rounds, versions included.
-        threads: How many LangGraph threads.
-        blobs: How many values of byte stores.
-        items: How many long-term items.
-        branches: How many named branches of memory.
-        memories: How many versions of what was remembered, on branches and in threads.
-        audit: How many entries of the audit trail.
-        elsewhere: Namespaces, ten at most, that were not erased, have long-term items, and have a label that is the
-            person's: `memory.store` puts items where each call says, as in ("ada", "facts"). Each is erased by itself.
+        conversations: Number of conversations.
+        entries: Number of messages and rounds, versions included.
+        threads: Number of LangGraph threads.
+        blobs: Number of values of byte stores.
+        items: Number of long-term items.
+        branches: Number of named branches of memory.
+        memories: Number of memory versions, on branches and in threads.
+        audit: Number of entries of the audit trail.
+        elsewhere: At most ten namespaces that were not erased, have long-term items, and have a label that is the
+            person's: `memory.store` puts items where each call says, as in ("ada", "facts"). Erase each separately.
     """
 
     conversations: int = 0
@@ -82,12 +82,12 @@ class EraseReport:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many of what were removed."""
+        """The counts of all removed objects, by name."""
         return {name: value for name, value in asdict(self).items() if isinstance(value, int)}
 
 
 def statistics(tx: Transaction, within: namespaces.Namespace | None = None) -> dict[str, int]:
-    """Count everything stored; in a namespace and below it, what is not shared with others."""
+    """Count everything stored; for a namespace and all below it, only unshared objects."""
     if within is None:
         [row] = query.statistics(tx)
     else:
@@ -97,7 +97,7 @@ def statistics(tx: Transaction, within: namespaces.Namespace | None = None) -> d
 
 
 def checks() -> dict[str, Operation[list[str]]]:
-    """What `verify` looks at after the pages, by name."""
+    """Return the checks that `verify` runs after the pages, by name."""
     found: dict[str, Operation[list[str]]] = {"contents": _contents}
     for part in all_parts().all:
         found |= part.verify
@@ -105,17 +105,17 @@ def checks() -> dict[str, Operation[list[str]]]:
 
 
 def verify(engine: Engine, progress: Watch | None = None, *, index: bool = True) -> VerifyReport:
-    """Check the pages of a database, and what it cannot check itself: digests, heads, versions, the index, and values.
+    """Check the pages, digests, heads, versions, index and values of a database.
 
-    Each kind is checked by itself, as of one moment. What is so damaged that a check fails is a problem like others.
+    Each check runs separately, on one snapshot. A check that fails because of damage is reported as a problem.
 
     Args:
         engine: The engine of the database.
-        progress: Is told what is looked at next: the pages, and then each of `checks`.
-        index: Whether the full-text index is checked too.
+        progress: Receives the name of the next check: the pages, and then each of `checks`.
+        index: Check the full-text index too. Default: True.
 
     Raises:
-        MemoryClosed: It was closed.
+        MemoryClosed: The engine was closed.
         DatabaseTimeout: The server does not answer.
     """
     problems: list[str] = []
@@ -139,7 +139,7 @@ def verify(engine: Engine, progress: Watch | None = None, *, index: bool = True)
 
 
 def _found(name: str, look: Callable[[], list[str]]) -> list[str]:
-    """What a check finds, or that it cannot go on: there is no end of what damage can lead to."""
+    """Run a check and return its problems, or one problem that says why it failed."""
     try:
         return look()
     except (MemoryClosed, DatabaseTimeout):
@@ -149,7 +149,7 @@ def _found(name: str, look: Callable[[], list[str]]) -> list[str]:
 
 
 def _contents(tx: Transaction) -> list[str]:
-    """What is wrong with the bodies that are kept once, whoever refers to them."""
+    """Return the problems of the contents table: damaged bodies and unreferenced ones."""
     problems: list[str] = []
     after = b""
     while page := query.contents_after(tx, after=after, limit=PAGE):
@@ -179,14 +179,14 @@ def erase(
     Args:
         tx: The transaction.
         namespace: This namespace and all below it; with an id, only there.
-        thread_id: This thread, and what was said in it, in every namespace unless one is given.
+        thread_id: This thread and its conversation, in every namespace unless one is given.
         conversation_id: This conversation, in the root namespace unless one is given.
 
     Returns:
-        What was removed, in numbers; and path and name of the conversations that were.
+        The counts of removed objects; and the path and name of each removed conversation.
 
     Raises:
-        InvalidInput: Nothing was named, or an id and a thread both.
+        InvalidInput: No target was given, or both a thread and a conversation.
     """
     if namespace is None and thread_id is None and conversation_id is None:
         raise InvalidInput("Say what to erase: namespace=, thread_id= or conversation_id=.")
@@ -221,13 +221,13 @@ def homes_of(tx: Transaction, name: str) -> set[str]:
 def items_elsewhere(
     tx: Transaction, namespace: namespaces.Namespace, scopes: namespaces.Scopes
 ) -> tuple[namespaces.Namespace, ...]:
-    """Where else a person has long-term items, by the label that is theirs.
+    """Return other namespaces in which a person has long-term items, found by their label.
 
     Args:
         tx: The transaction.
-        namespace: That of the person: one with the depth of the template, whose keys tell the label. Without a template
-            its last label is taken for it, unless it has more than two.
-        scopes: Which namespaces belong to persons.
+        namespace: The namespace of the person. With a template, the keys of the template determine the label. Without
+            one, the last label is used, unless the namespace has more than two.
+        scopes: The rules by which namespaces belong to persons.
     """
     whose = list(scopes.keys_of(namespaces.path_of(namespace)).values())
     if scopes.template is None and not namespace[2:]:
@@ -243,15 +243,15 @@ def items_elsewhere(
 
 
 def adopt(tx: Transaction, name: str, path: str) -> None:
-    """Move a thread of the root, or a conversation, into a namespace with everything that belongs to it.
+    """Move a thread or conversation of the root into a namespace, with all that belongs to it.
 
     Args:
         tx: The transaction.
-        name: Its id.
+        name: The id of the thread or conversation.
         path: The path of the namespace.
 
     Raises:
-        InvalidInput: There is none, the namespace has one of the id, or it shares what it remembers with a copy.
+        InvalidInput: It does not exist, the namespace has one of that id, or it shares its memory with a copy.
     """
     from langchain_agentmem.rewinding.thread_memory import movable_branches  # noqa: PLC0415 - who needs it pays
     from langchain_agentmem.threads.thread_lines import find  # noqa: PLC0415
@@ -301,20 +301,20 @@ def diagnose(
     progress: Watch | None = None,
     key: KeyLike | None = None,
 ) -> Iterator[HealthCheck]:
-    """Look for trouble with the installation and a database, which is opened to be read only.
+    """Check the installation and a database, which is opened read-only.
 
     Args:
         url: A path or a `postgresql://` URL. Default: only the installation is checked.
-        schema: The schema of PostgreSQL in which everything is.
-        deep: Whether the whole database is verified too, which reads all of it.
-        progress: Receives reports of what is being verified.
-        key: The key of an encrypted file. Default: the environment's, if any.
+        schema: The schema of PostgreSQL that contains the tables.
+        deep: Verify the whole database too, which reads all of it. Default: True.
+        progress: Receives the progress of the verification.
+        key: The key of an encrypted file. Default: the key in the environment, if any.
 
     Yields:
         The findings, good and bad.
 
     Raises:
-        InvalidInput: `schema` cannot be the name of one, or `key` no key.
+        InvalidInput: `schema` is no valid schema name, or `key` no valid key.
     """
     key = EncryptionKey.of(key)
     opening = DatabaseOptions(schema=schema, key=key, read_only=True, migrate=False, busy_timeout=PATIENCE).checked()

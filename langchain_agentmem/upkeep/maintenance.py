@@ -1,7 +1,7 @@
 """The methods of `AgentMemory` that list, export, import and erase what it holds.
 
-The work on the database is in `integrity.py` and `database_copy.py`; here it becomes steps of a trace. What operators
-need besides stands in `admin.py`.
+The work on the database is in `integrity.py` and `database_copy.py`; here it becomes steps of a trace. The other
+operations for operators are in `admin.py`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Upkeep:
     database: Database
 
     def _below(self, given: Sequence[str] | None) -> Namespace:
-        """The namespace that was named, else that below which everything lies that this memory reaches."""
+        """Return the given namespace; by default the one that contains all this memory reaches."""
         return self.database.scopes.resolve(given, bare=True)
 
     def _check_whole(self, what: str) -> None:
@@ -48,14 +48,14 @@ class Upkeep:
             raise InvalidInput(f"{what} is of the whole database: call it on the memory that is within no namespace.")
 
     def _run(self, name: str, make: Callable[[], T], inputs: Mapping[str, Any] | None = None) -> T:
-        """Do something as a step of a trace."""
+        """Run a function as a step of a trace."""
         with self.database.step(name, lambda: inputs or {}) as step:
             value = make()
             step.finish(lambda: outcome(value))
         return value
 
     def _tell(self, event: Callable[..., events.MemoryEvent], path: str, name: str, **details: Any) -> None:
-        """Tell the hooks of a conversation."""
+        """Emit an event for a conversation to the hooks."""
         self.database.emit(partial(event, namespace=namespace_of(path), conversation_id=name, **details))
 
 
@@ -65,16 +65,16 @@ class Maintenance(Upkeep):
     def conversations(
         self, namespace: Sequence[str] | None = None, *, limit: int = 100, offset: int = 0
     ) -> list[ListedConversation]:
-        """Which conversations there are, the one that was spoken in last first.
+        """List the conversations, the most recently active first.
 
         Args:
-            namespace: Whose: this namespace and all below it. Default: the running config's, else the root, which is
+            namespace: This namespace and all below it. Default: that of the running config, else the root, which means
                 every namespace.
-            limit: Most conversations. Default: 100.
-            offset: How many of the first to leave out. Default: 0.
+            limit: The maximum number of conversations. Default: 100.
+            offset: The number of conversations to skip. Default: 0.
 
         Returns:
-            Their ids and namespaces, how many messages each has, and when the first and the last of them were said.
+            Their ids, namespaces and numbers of messages, and the times of their first and last messages.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -94,22 +94,24 @@ class Maintenance(Upkeep):
         key: KeyLike | None = None,
         as_json: bool = False,
     ) -> TransferReport:
-        """Write everything to a SQLite file, as of one moment. `import_` and `restore` read it, on either database.
+        """Export everything to a SQLite file, as of one moment.
 
-        The file is verified. `AgentMemory` opens it like any other database. A memory within a namespace writes what is
-        there.
+        `import_` and `restore` read the file, on either database.
+
+        The file is verified. `AgentMemory` opens it like any other database. A memory within a namespace exports only
+        that namespace.
 
         Args:
-            path: Where to. An older export that is there is replaced, when the new one is whole.
-            progress: Is told how many of the records were written.
-            key: What encrypts the file, with SQLCipher (extra `[encryption]`). Default: nothing does, whether the
-                database is encrypted or not.
-            as_json: Whether to write plain JSON instead, for a person who asks for their data: messages, items, and
-                what was learned. `import_` does not read it. Default: no.
+            path: The target file. An older export there is replaced once the new one is complete.
+            progress: Receives the number of records written.
+            key: The key to encrypt the file with SQLCipher (extra `[encryption]`). Default: the file is not encrypted,
+                even if the database is.
+            as_json: Write plain JSON instead, for a person who asks for their data: messages, items and memory.
+                `import_` does not read it. Default: False.
 
         Raises:
-            InvalidInput: The file cannot be written, or something else is there.
-            StorageError: Something is damaged; `verify` tells more. No file was written.
+            InvalidInput: The file cannot be written, or it exists and is no export.
+            StorageError: Something is damaged; `verify` reports details. No file was written.
         """
         key = EncryptionKey.of(key)
         within, told = self._below(None), events.listener_given(progress, "progress")
@@ -127,19 +129,19 @@ class Maintenance(Upkeep):
     def import_(
         self, path: str | os.PathLike[str], *, progress: events.Watch | None = None, key: KeyLike | None = None
     ) -> TransferReport:
-        """Add what an export holds to this database, all of it or nothing.
+        """Import the content of an export into this database, all of it or nothing.
 
-        What is here already stays; importing the same file twice adds nothing. The file is checked and verified before
-        anything is written. A memory within a namespace takes only what lies there.
+        Existing rows stay; importing the same file twice adds nothing. The file is checked and verified before
+        anything is written. A memory within a namespace accepts only a file of that namespace.
 
         Args:
             path: A file that `export` wrote.
-            progress: Is told how many of its rows were looked at.
-            key: What the file was encrypted with. Default: the key of this database, or of the environment.
+            progress: Receives the number of rows processed.
+            key: The key of the file. Default: the key of this database, or of the environment.
 
         Raises:
             InvalidInput: The file is missing, damaged or of another kind, or the key does not fit.
-            MessageError: A conversation holds other content under one of the ids.
+            MessageError: A conversation has other content under one of the message ids.
         """
         key = EncryptionKey.of(key) or self.database.engine.opening.key or key_in_environment()
         within, told = self._below(None), events.listener_given(progress, "progress")
@@ -161,25 +163,25 @@ class Maintenance(Upkeep):
         """Delete a person, thread or conversation everywhere, and leave no trace in the storage.
 
         The full-text index is merged and the file rewritten, so this takes as long as copying the database. On
-        PostgreSQL every table is rewritten; the server's own write-ahead log and backups are the server's affair.
+        PostgreSQL every table is rewritten; the server's own write-ahead log and backups are not touched.
 
-        A run that is under way still has in its state what is erased here, and writes it again at its next checkpoint:
-        end the runs of a person first. A conversation is a log; what a thread of its id has in its state goes with
-        `thread_id`. A copy of a thread is a thread of its own, with an id of its own.
+        A run in progress still has the erased data in its state, and writes it again at its next checkpoint: end the
+        runs of a person first. `conversation_id` erases only a log; the state of a thread of the same id needs
+        `thread_id`. A copy of a thread is a separate thread with its own id.
 
         Args:
             namespace: This namespace and all below it; `()` is everything. With an id, only
                 there. Default, with an id: the running config's. A memory within a namespace reaches that one.
-            thread_id: What was said in this thread, in every namespace unless there is one.
-            conversation_id: This conversation, in the root namespace unless there is another.
-            dry_run: Whether to tell only what would be deleted.
-            progress: Is told what is done next: rows are deleted, and then the storage is rewritten.
+            thread_id: This thread, in every namespace unless one is given.
+            conversation_id: This conversation, in the root namespace unless another is given.
+            dry_run: Report only what would be deleted. Default: False.
+            progress: Receives the next stage: rows are deleted, and then the storage is rewritten.
 
         Returns:
-            How much of what was removed, and `elsewhere`: where `memory.store` has more of the person.
+            The counts of removed objects, and `elsewhere`: other namespaces with items of the person.
 
         Raises:
-            InvalidInput: Nothing was named.
+            InvalidInput: No target was given.
             StorageError: The rows are gone, but the storage could not be rewritten: erase again.
         """
         if (namespace is not None and path_of(namespace)) or self.database.scopes.within is not None:
@@ -218,7 +220,7 @@ class Maintenance(Upkeep):
     def _with_elsewhere(
         self, report: EraseReport, namespace: Namespace | None, thread_id: Any, conversation_id: Any
     ) -> EraseReport:
-        """Add where else a person has items, where a namespace is erased."""
+        """Add the other namespaces with items of the person, if a namespace is erased."""
         if not namespace or thread_id is not None or conversation_id is not None:
             return report
         below, scopes = tuple(namespace), self.database.scopes
@@ -226,13 +228,13 @@ class Maintenance(Upkeep):
         return replace(report, elsewhere=found)
 
     def settle(self) -> None:
-        """Do now what is otherwise done in the background: the vectors of documents and the facts of messages.
+        """Run the background work now: embed documents and extract facts from messages.
 
-        Facts are extracted for every `memory.facts(…, model=…)` that is in use; what their model fails at goes on
-        waiting, as their `failures()` tell.
+        Facts are extracted for every `memory.facts(…, model=…)` in use. Messages at which a model fails stay pending;
+        `failures()` lists them.
 
         Raises:
-            Exception: Whatever the embeddings, or the model that summarizes, raise. What waits goes on waiting.
+            Exception: Any error of the embeddings or of the summarization model. Pending work stays pending.
         """
         for facts in self.database.draining:
             facts.drain()

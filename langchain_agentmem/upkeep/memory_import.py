@@ -60,17 +60,17 @@ _OWNERS = {"message": "entry", "nested_message": "entry", "item": "item"}
 
 
 class MemoryImport:
-    """One import.
+    """One import of an export into a database.
 
     Args:
         source: The rows of the export.
         file: A transaction of the export.
         tx: A transaction of the database.
         database: The database.
-        progress: Is told how many rows were looked at.
+        progress: Receives the number of rows processed.
 
     Attributes:
-        added: The counts of a `TransferReport`, and how many rows were written of each table.
+        added: The counts of a `TransferReport`, and the number of rows written to each table.
         conversations: Path, name and new messages of each conversation.
     """
 
@@ -97,7 +97,7 @@ class MemoryImport:
         """Write everything that is new.
 
         Raises:
-            InvalidInput: Something of the same name is here, with other content.
+            InvalidInput: An object of the same name exists here with other content.
         """
         self._take_threads()
         self._take_branches()
@@ -136,10 +136,10 @@ class MemoryImport:
 
         Args:
             name: The table.
-            adjust: Changes a row that was translated; False leaves it out.
-            known: The columns by which a row may be here already; it is left out then.
+            adjust: Changes a translated row; the row is left out if it returns False.
+            known: The columns that identify an existing row; such a row is left out.
             rows: Some of the table's rows. Default: all.
-            size: How many rows are inserted at once.
+            size: The number of rows per insert.
         """
         has_own = _TABLES[name].key == ("id",) and name != "memory_group"
         for page in pages(self._source.matching(name) if rows is None else rows, size):
@@ -157,7 +157,7 @@ class MemoryImport:
             self._insert(name, [row for _, row in fresh if adjust(row) is not False])
 
     def _unknown(self, name: str, known: Sequence[str], rows: Sequence[tuple[Any, Row]]) -> list[tuple[Any, Row]]:
-        """Leave out rows that are here already."""
+        """Leave out rows that already exist here."""
         found = [has_row(self._tx, name, {column: row[column] for column in known}) for _, row in rows]
         fresh = []
         for (old, row), there in zip(rows, found, strict=True):
@@ -168,7 +168,7 @@ class MemoryImport:
         return fresh
 
     def _translate(self, name: str, row: Row) -> bool:
-        """Give a row the ids that its references have here; False where one of these rows was not taken."""
+        """Replace the references of a row by ids here; return False if one was not taken."""
         for column, table in _TABLES[name].references.items():
             if row[column] is not None and table != "content":
                 new = self._namespace(row[column]) if table == "namespace" else self._ids[table].get(row[column])
@@ -178,7 +178,7 @@ class MemoryImport:
         return True
 
     def _namespace(self, old: int) -> int:
-        """Return the id of a namespace here; it is made when the first row needs it."""
+        """Return the id of a namespace here; create the namespace when the first row needs it."""
         ids = self._ids["namespace"]
         if old not in ids:
             [row] = self._source.matching("namespace", id=old)
@@ -186,7 +186,7 @@ class MemoryImport:
         return ids[old]
 
     def _insert(self, name: str, rows: Sequence[Row]) -> None:
-        """Insert rows of a table, with the contents that they name; their documents come later."""
+        """Insert rows of a table with the contents that they reference. Documents come later."""
         if not rows:
             return
         self._store_contents(name, rows)
@@ -222,7 +222,7 @@ class MemoryImport:
     # -- threads ---------------------------------------------------------------------------------------------------
 
     def _take_threads(self) -> None:
-        """Take the threads that are new, and give those that are here the checkpoints that they lack."""
+        """Import new threads, and add missing checkpoints to existing threads."""
         new, here = [], []
         for row in self._source.run(query.exported_threads):
             at = ThreadKey(row.pop("path"), row["name"])
@@ -259,7 +259,7 @@ class MemoryImport:
     # -- branches --------------------------------------------------------------------------------------------------
 
     def _take_branches(self) -> None:
-        """Take the conversations and named branches that are new, and the branches that checkpoints or these need."""
+        """Import new conversations and named branches, and the branches that checkpoints need."""
         # Those on which checkpoints stand that were taken, or stand nowhere here.
         lines = self._ids["checkpoint_line"]
         wanted = {row["branch_id"] for row in self._source.matching("place") if row["line_id"] in lines}
@@ -283,7 +283,7 @@ class MemoryImport:
                 self._needed.update(group for group, _ in json.loads(row["groups"]))
 
     def _placeless(self, line: int) -> list[Row]:
-        """Return the places of checkpoints that stand nowhere here, on a line of a thread that was here."""
+        """Return the places of checkpoints on an existing line that have no place here."""
         rows = list(self._source.matching("place", line_id=line))
         keys = json.dumps([row["checkpoint"] for row in rows])
         found = {row["name"] for row in query.placeless(self._tx, line=self._lines_here[line], keys=keys)}
@@ -296,10 +296,10 @@ class MemoryImport:
         self._take("place", rows=placeless)
 
     def _meet(self, branch: Row, there: Any) -> None:
-        """Note a named branch that is here.
+        """Record a named branch that already exists here.
 
         Raises:
-            InvalidInput: It is another one.
+            InvalidInput: It has other content.
         """
         same = all(branch[name] == there[name] for name in ("parent", "parent_position", "created_at"))
         if not same or there["head"] < branch["head"]:
@@ -325,9 +325,9 @@ class MemoryImport:
     # -- memory ----------------------------------------------------------------------------------------------------
 
     def _take_memory(self) -> None:
-        """Take the versions on the branches that were taken, and those of groups that are needed.
+        """Import the versions on imported branches, and those of needed groups.
 
-        The copies of a version come behind it. Where it was not taken, the first of them takes its place.
+        The copies of a version follow it. If the version was not taken, its first copy replaces it.
         """
         ids = self._ids["memory"]
         rows = self._source.run(query.exported_memory)
@@ -360,10 +360,10 @@ class MemoryImport:
         return branch in self._ids["branch"]
 
     def _compare(self, row: Row, branch: Row) -> None:
-        """See that a branch that was here has a version, or had it and has gone on since.
+        """Check that an existing branch has a version, or had it and has advanced since.
 
         Raises:
-            InvalidInput: It has not.
+            InvalidInput: The version differs, or a fork of the export needs it.
         """
         here = self._ids["branch"][branch["id"]]
         found = query.version_at(self._tx, branch=here, kind=row["kind"], key=row["key"], position=row["position"])
@@ -381,14 +381,14 @@ class MemoryImport:
             raise _is_other(branch)
 
     def _point(self, row: Row) -> None:
-        """Give a version the ids that others have here, which it names in what else belongs to it."""
+        """Replace the version id in the `extra` of a row by the id here."""
         name = _POINTERS.get(row["kind"])
         extra = json.loads(row["extra"]) if name and row["extra"] else {}
         if name in extra:
             row["extra"] = as_json(extra | {name: self._version(extra[name])})
 
     def _version(self, old: int) -> int:
-        """Return the id here of a version; of one that was not taken, that of the last before it."""
+        """Return the id of a version here; if it was not taken, the id of the last one before it."""
         ids = self._ids["memory"]
         return ids.get(old) or max((new for each, new in ids.items() if each <= old), default=0)
 
@@ -421,7 +421,7 @@ class MemoryImport:
         )
 
     def _take_audit(self) -> None:
-        """Append the entries of the audit trail that are new to the chain."""
+        """Append the new entries of the audit trail to the chain."""
         rows = self._source.run(query.exported_audit)
         for path, entries in groupby(rows, key=lambda row: str(row["path"])):
             for page in pages(entries):
@@ -434,7 +434,7 @@ class MemoryImport:
                 self.added["audit"] += audit_store.add_new(self._tx, path, drafts)
 
     def _merge_conversations(self) -> None:
-        """Give the conversations that are here the messages that they lack, and note what is new in each."""
+        """Add missing messages to existing conversations, and record the new ones of each."""
         for row in self._source.run(query.exported_conversations):
             at = ThreadKey(row["path"], row["name"])
             if row["id"] in self._ids["branch"]:
@@ -448,14 +448,14 @@ class MemoryImport:
             self.conversations.append((at.path, at.name, keys))
 
     def _move_marks(self) -> None:
-        """Have what the threads that were here wrote count where their heads show it, if these have moved."""
+        """Move the marks of existing threads whose heads have moved, so that their writes count."""
         for thread, before in self._heads.items():
             sealing.move_marks(self._tx, thread, before, thread_memory.head_of(self._tx, thread), self._now)
 
     # -- the search index ------------------------------------------------------------------------------------------
 
     def _index(self) -> None:
-        """Index the rows that were taken and have documents in the export, series by series.
+        """Index the imported rows that have documents in the export, series by series.
 
         The text of a document ends where the next wording of the message has one, so all are marked before.
         """
