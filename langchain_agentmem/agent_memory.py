@@ -1,4 +1,4 @@
-"""`AgentMemory`: the facade. It opens one database and hands out the parts of memory that live in it.
+"""`AgentMemory`: the facade. It opens one database and provides the parts of memory stored there.
 
     with AgentMemory("agent.db") as memory:
         chat = memory.conversation("conversation-1", namespace=("alice",))
@@ -76,49 +76,49 @@ T = TypeVar("T")
 
 
 class AgentMemory(Maintenance, Closable):
-    """Everything an agent remembers, in one database.
+    """The complete memory of an agent, in one database.
 
     Args:
         url: A path, ":memory:", "postgresql://…" (extra `[postgres]`), or a `psycopg_pool.ConnectionPool`, which is
             used and never closed. Default: a database in memory.
-        namespace: Whose memory a run means: labels with keys of its config in braces, as `("users", "{user_id}")`. The
-            threads of one namespace share what they remember. `()` is one scope for all. Default: a run says itself,
-            with "agentmem_namespace", and without it sees its own thread only.
-        bare_threads: Whether a checkpointer's config that lacks the keys means the only thread of its id, as LangGraph
-            Studio and servers that name "thread_id" alone need it. Default: it is an error that names the keys.
-        on_thread_delete: What becomes of what a thread taught the others of its namespace, when it is deleted: "keep"
-            or "forget". Default: "keep"; erasing it forgets it in any case.
-        hooks: Functions that are called with every event. Exceptions they raise are logged and suppressed.
-        trace_content: How traces and hooks' steps show what was said and remembered: True as it is, False not
-            at all, else as this function from text to text gives it. Ids, names, counts, scores and times are always
-            shown. What the agent's own runs show, such as the messages given to its model, is LangChain's to hide.
-        strict: Whether the checkpointer imports no class but those that are held to be safe or allowed: see
-            `AgentMemorySaver`. Default: as LangGraph's own savers, or as LANGGRAPH_STRICT_MSGPACK says.
-        retention: Which messages conversations keep after each addition. Default: all, for ever.
-        record: The channels whose messages the checkpointer records: every message of every thread is found as soon as
-            it is committed, stands once in the conversation of the thread's id, and is rewound with the thread. () for
-            none. Default: "messages".
-        index: What a search goes by beside words, as LangGraph's stores take it: "embed", LangChain `Embeddings`, a
-            function or "provider:model", and "dims", the numbers of a vector (extra `[vectors]`), or "static" for
-            vectors without a model (extra `[static]`); "fields", the fields of the store's items. Default: words
-            alone.
-        weights: How much each signal of a search counts. Default: as measured, with vectors or without.
+        namespace: The namespace that a run reads and writes: labels with keys of its config in braces, such as
+            `("users", "{user_id}")`. Threads of one namespace share memory. `()` is one scope for all. Default: the
+            config's "agentmem_namespace"; a run without it sees only its own thread.
+        bare_threads: Allow a checkpointer's config without the keys, such as the "thread_id" alone that LangGraph
+            Studio sends, if exactly one thread has that id. Default: False, an error names the keys.
+        on_thread_delete: "keep" or "forget" a deleted thread's contributions to the memory of its namespace. Default:
+            "keep"; erasing the thread forgets them in any case.
+        hooks: Functions that are called with every event. Exceptions raised by hooks are logged and suppressed.
+        trace_content: The form of messages and memory in traces and hooks' steps: True for full text, False for none,
+            or a function from text to text. Ids, names, counts, scores and times are always shown. The agent's own
+            runs, such as the messages for its model, must be hidden with LangChain.
+        strict: Let the checkpointer import only classes that are known to be safe or allowed: see
+            `AgentMemorySaver`. Default: as for LangGraph's own savers, or LANGGRAPH_STRICT_MSGPACK.
+        retention: The messages that conversations keep after each addition. Default: all, forever.
+        record: The channels whose messages the checkpointer records. Each message is searchable after its commit, is
+            stored once in the conversation of the thread's id, and is rewound with the thread. () for none. Default:
+            "messages".
+        index: The vector index, as for LangGraph's stores: "embed", LangChain `Embeddings`, a function or
+            "provider:model", and "dims", the dimensions of a vector (extra `[vectors]`), or "static" for vectors
+            without a model (extra `[static]`); "fields", the fields of the store's items. Default: keyword search
+            only.
+        weights: The weight of each search signal. Default: as measured, with vectors or without.
         synchronous: SQLite's durability: "NORMAL" (a power cut may take the last commits, never the database) or
             "FULL".
         busy_timeout: Seconds to wait for other processes that write, or for a free connection. Default: 60.
-        timeout: Seconds to wait for an answer of PostgreSQL, and until it can be reached again after it was lost, as in
-            a restart or failover. Default: 60.
-        schema: PostgreSQL's schema in which everything is. Default: "agentmem".
-        pool_size: Most connections to PostgreSQL at once. Default: 10.
-        read_only: Whether nothing may be written; the database may be a replica then. Default: no.
-        migrate: Whether the tables are made, or brought up to date, on opening. Default: yes; if not, a role that may
-            do so runs `agentmem migrate` first.
-        limits: How much callers may give at most, such as the bytes of a message. Default: `MemoryLimits()`.
-        key: What encrypts the SQLite file, its log and its backups (extra `[encryption]`): a passphrase, 32 bytes, or a
-            function that gives one of these and is asked when the file is opened. A database in memory needs none.
-            Default: what AGENTMEM_KEY, AGENTMEM_KEY_FILE or AGENTMEM_KEY_COMMAND name in the environment; without
-            these, nothing is encrypted.
-        clock: Gives the time, for tests. Default: the system's.
+        timeout: Seconds to wait for an answer of PostgreSQL, and to reconnect after a lost connection, as in a restart
+            or failover. Default: 60.
+        schema: The PostgreSQL schema that holds all tables. Default: "agentmem".
+        pool_size: Maximum number of simultaneous connections to PostgreSQL. Default: 10.
+        read_only: Write nothing; the database may then be a replica. Default: False.
+        migrate: Create or upgrade tables when opening the database. Default: True. If False, run `agentmem migrate`
+            first with a role that may alter tables.
+        limits: The upper limits for callers' data, such as the bytes of a message. Default: `MemoryLimits()`.
+        key: The key of the SQLite file, its log and its backups (extra `[encryption]`): a passphrase, 32 bytes, or a
+            function that returns one of these and is called when the file is opened. A database in memory needs none.
+            Default: the key named by AGENTMEM_KEY, AGENTMEM_KEY_FILE or AGENTMEM_KEY_COMMAND in the environment;
+            without these, nothing is encrypted.
+        clock: Returns the time, for tests. Default: the system's clock.
         new_id: Makes ids for messages that have none, for tests. Default: UUIDs that begin with
             the time.
 
@@ -189,7 +189,7 @@ class AgentMemory(Maintenance, Closable):
         self.database.close()
 
     async def aclose(self) -> None:
-        """`close`, awaited, after the hooks that are still at work."""
+        """Close this memory like `close`, after waiting for the hooks that still run."""
         await self.database.hooks.settle()
         await asyncio.to_thread(self.database.close)
 
@@ -199,21 +199,21 @@ class AgentMemory(Maintenance, Closable):
     # -- parts -------------------------------------------------------------------------------------------------
 
     def within(self, namespace: Sequence[str] | None = None, /, **keys: str) -> AgentMemory:
-        """The whole of this memory inside one namespace, out of which nothing leads: one user's, for a server.
+        """Return this memory limited to one namespace, such as one user's on a server.
 
-        `memory.within(("users", "ada"))`, or `memory.within(user_id="ada")` for a template. What names no namespace is
-        that one's: searches, layers, facts, conversations, sessions, the audit trail, tools, statistics, exports and
-        erasures. The namespaces of its `store` begin there: `within(("users", "ada")).store` has in `("notes",)` what
-        the whole memory's store has in `("users", "ada", "notes")`. Graphs with its checkpointer need name no user: in
-        their runs, the whole memory is this user's too. It uses this memory's database: closing it closes nothing.
+        `memory.within(("users", "ada"))`, or `memory.within(user_id="ada")` for a template. Calls without a namespace
+        use that one: searches, layers, facts, conversations, sessions, the audit trail, tools, statistics, exports and
+        erasures. Calls cannot leave it. Its `store` is relative to it: `("notes",)` in `within(("users", "ada")).store`
+        is `("users", "ada", "notes")` in the whole memory's store. Graphs with its checkpointer need name no user: in
+        their runs, the whole memory also uses this namespace. Closing the returned memory does not close the database.
 
         Args:
             namespace: The namespace.
-            **keys: The keys of the template, in place of it.
+            **keys: The keys of the template, instead of the namespace.
 
         Raises:
-            InvalidInput: Neither or both are given, this cannot be a namespace, the template has no such key, or it
-                lies out of the namespace that this memory is within.
+            InvalidInput: Neither or both are given, the namespace is invalid, the template has no such key, or the
+                namespace lies outside of this memory's own.
         """
         inside = copy.copy(self)
         for name in vars(type(self)):
@@ -229,15 +229,16 @@ class AgentMemory(Maintenance, Closable):
         description: str | None = None,
         retention: Retention | None = None,
     ) -> ConversationMemory:
-        """One conversation, as a LangChain chat history, with methods to add, find, edit and remove messages.
+        """Return a conversation, as a LangChain chat history.
 
-        That of a thread's id has what the checkpointer records of the thread, as its newest checkpoint leads from it.
+        It has methods to add, find, edit and remove messages.
+        With a thread's id, it contains the messages that the checkpointer records on the line of the newest checkpoint.
 
         Args:
-            conversation_id: Which one. Default: a new one.
-            namespace: Whose it is. Default: the running config's, else the root.
+            conversation_id: The conversation's id. Default: a new one.
+            namespace: The owner's namespace. Default: the running config's, else the root.
             description: A system message that a reset keeps.
-            retention: Which messages to keep. Default: as for the whole memory.
+            retention: The messages to keep. Default: as for the whole memory.
         """
         return ConversationMemory(
             self.database,
@@ -260,18 +261,18 @@ class AgentMemory(Maintenance, Closable):
         process_strategy: ProcessStrategy | None = None,
         retrieval_strategy: RetrievalStrategy | None = None,
     ) -> public.ManagedConversationMemory:
-        """One conversation that keeps what a model is shown of it in a budget.
+        """Return a conversation that keeps the context of a model within a budget.
 
         Args:
-            conversation_id: Which one. Default: a new one.
-            namespace: Whose it is. Default: the running config's, else the root.
+            conversation_id: The conversation's id. Default: a new one.
+            namespace: The owner's namespace. Default: the running config's, else the root.
             config: The budget, and what is done to keep it. Default: `ManagedMemoryConfig()`.
-            model: What summarizes: a LangChain model, a function, or a model's name. Default: none.
+            model: The summarizer: a LangChain model, a function, or a model's name. Default: none.
             description: A system message that a reset keeps.
-            retention: Which messages to keep. Default: as for the whole memory.
-            trigger_strategy: Says when to compact. Default: the configuration.
+            retention: The messages to keep. Default: as for the whole memory.
+            trigger_strategy: Decides when to compact. Default: the configuration.
             process_strategy: Compacts in place of the configuration's processors.
-            retrieval_strategy: Says what of the context is shown. Default: all.
+            retrieval_strategy: Selects the part of the context to show. Default: all.
         """
         return public.ManagedConversationMemory(
             self.database,
@@ -292,16 +293,16 @@ class AgentMemory(Maintenance, Closable):
         config: public.ManagedMemoryConfig | None = None,
         **options: Unpack[CompactionOptions],
     ) -> public.CompactionNode:
-        """A node of a graph, or a link of a chain, that keeps the context of a model in a budget.
+        """Return a graph node or chain link that keeps a model's context within a budget.
 
         `builder.add_node("compact", memory.compaction(model))` puts the context under "llm_input_messages";
         `memory.compaction(model) | model` is a chain.
 
         Args:
-            model: What summarizes: a LangChain model, a function, or a model's name. Default: none, and summaries are
+            model: The summarizer: a LangChain model, a function, or a model's name. Default: none, and summaries are
                 made of what was said.
             config: The budget, and what is done to keep it. Default: `ManagedMemoryConfig()`.
-            **options: What `CompactionNode` takes besides, such as `shrink`, `tools`, `window`.
+            **options: Other arguments of `CompactionNode`, such as `shrink`, `tools`, `window`.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -317,27 +318,27 @@ class AgentMemory(Maintenance, Closable):
         settings: public.LayersConfig | None = None,
         model: ModelLike | None = None,
     ) -> public.LayeredMemory:
-        """Core, recall and archival memory, of a branch or of a thread.
+        """Return the core, recall and archival memory of a branch or of a thread.
 
-        `memory.layers("user-42")` is memory that belongs to no thread; it begins to exist with the first write.
-        `memory.layers(config)` in a node of a graph is the thread's memory: it is rewound with the thread, and a node
-        that is executed again remembers once. The graph needs this memory's checkpointer. With the config of a past
-        checkpoint it is read-only, and shows the memory as it was. What LangGraph hides, it cannot follow: a node
-        whose result comes from a cache remembers nothing; a node that retries within itself is one attempt; and
-        threads of your own that do not carry the context must be given the config.
+        `memory.layers("user-42")` belongs to no thread; the first write creates it.
+        `memory.layers(config)` in a node of a graph is the thread's memory: it is rewound with the thread, and a
+        repeated node writes once. The graph needs this memory's checkpointer. With the config of a past checkpoint,
+        the memory is read-only and as it was then. Events that LangGraph hides are invisible: a node with a cached
+        result writes nothing, a node that retries within itself is one attempt, and your own threads without the
+        context need the config.
 
         Args:
             branch_or_config: The name of a branch; or a config, a `Runtime` or a `ToolRuntime`. Default: the run
                 this is called in.
-            namespace: Whose branch it is. Default: the running config's, else the root.
-            scope: "shared" shows what the threads of the namespace, and its branch "main", show each other; "thread"
-                keeps to the thread's own line. Default: "shared".
-            settings: How it behaves. Default: `LayersConfig()`.
-            model: Who compresses what is too long and sums up old events: a LangChain model, a function, or a model's
-                name. Default: nobody; texts are cut, and events listed.
+            namespace: The namespace of the branch. Default: the running config's, else the root.
+            scope: "shared" shows memory shared by the threads of the namespace and its branch "main"; "thread"
+                shows only the thread's own line. Default: "shared".
+            settings: The settings of the layers. Default: `LayersConfig()`.
+            model: Compresses long texts and sums up old events: a LangChain model, a function, or a model's name.
+                Default: none; texts are cut, and events are listed.
 
         Raises:
-            InvalidInput: An argument is wrong, or no run is there.
+            InvalidInput: An argument is wrong, or no run surrounds the call.
         """
         whose = self._standpoint(branch_or_config, namespace, scope)
         return public.LayeredMemory(self.database, whose, namespace=namespace, settings=settings, model=model)
@@ -352,24 +353,24 @@ class AgentMemory(Maintenance, Closable):
         description: str | None = None,
         settings: public.FactsConfig | None = None,
     ) -> public.KGMemory:
-        """Facts that know when they were true, of a branch or of a thread.
+        """Return the facts of a branch or thread, with the times when they were true.
 
-        `memory.facts("user-42")` is memory that belongs to no thread, on the same branch as `memory.layers("user-42")`.
-        `memory.facts(config)` in a node of a graph is the thread's, and is rewound with it, as with `layers`.
+        `memory.facts("user-42")` belongs to no thread, and lies on the same branch as `memory.layers("user-42")`.
+        `memory.facts(config)` in a node of a graph belongs to the thread, and is rewound with it, as with `layers`.
 
         Args:
             branch_or_config: The name of a branch; or a config, a `Runtime` or a `ToolRuntime`. Default: the run that
                 this is called in; outside of runs, or where a namespace is named, the branch "main".
-            namespace: Whose branch it is. Default: the running config's, else the root.
-            scope: "shared" shows what the threads of the namespace, and its branch "main", tell each other; "thread"
-                keeps to the thread's own line. Default: "shared".
-            model: Who extracts facts from what is added: a LangChain model, a function, or a model's name. Default:
-                nobody; what is added is kept and found.
-            description: A text with which the memory begins, and that a reset keeps. Default: the one it has, if any.
-            settings: How facts are kept and learned. Default: `FactsConfig()`.
+            namespace: The namespace of the branch. Default: the running config's, else the root.
+            scope: "shared" shows facts shared by the threads of the namespace and its branch "main"; "thread"
+                shows only the thread's own line. Default: "shared".
+            model: Extracts facts from added texts: a LangChain model, a function, or a model's name. Default:
+                none; added texts are stored and searchable.
+            description: A text at the start of the memory, which a reset keeps. Default: the stored one, if any.
+            settings: The settings for storing and learning facts. Default: `FactsConfig()`.
 
         Raises:
-            InvalidInput: An argument is wrong, or no run is there.
+            InvalidInput: An argument is wrong, or no run surrounds the call.
         """
         whose = self._standpoint(branch_or_config, namespace, scope)
         return public.KGMemory(
@@ -377,13 +378,13 @@ class AgentMemory(Maintenance, Closable):
         )
 
     def remember_facts(self, model: ModelLike, **options: Unpack[RememberFactsOptions]) -> public.RememberFacts:
-        """A node of a graph that extracts facts from the new messages of its state, from each once.
+        """Return a graph node that extracts facts once from each new message of its state.
 
         `builder.add_node("facts", memory.remember_facts(model))`
 
         Args:
-            model: Who extracts them: a LangChain model, a function, or a model's name.
-            **options: What `RememberFacts` takes besides, such as `branch`, `namespace`, `roles`.
+            model: Extracts the facts: a LangChain model, a function, or a model's name.
+            **options: Other arguments of `RememberFacts`, such as `branch`, `namespace`, `roles`.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -391,22 +392,22 @@ class AgentMemory(Maintenance, Closable):
         return _made("Facts cannot be remembered like this", public.RememberFacts, self, model, **options)
 
     def experiences(self, directory: str | os.PathLike[str], *, subfolders: bool = False) -> public.ExperienceLibrary:
-        """Handcrafted experiences: a folder of instructions, each with the condition for it.
+        """Return a library of handcrafted experiences: a folder of conditional instructions.
 
-        `memory.experiences("experience").selector(role="Planner", model=model)` puts those that apply into a prompt.
+        `memory.experiences("experience").selector(role="Planner", model=model)` adds the matching ones to a prompt.
 
         Args:
             directory: The folder, with files `*.yaml` or `*.yml`. Changes are seen by the next selection.
-            subfolders: Whether files in folders below it count too. Default False.
+            subfolders: Include files in subfolders. Default: False.
 
         Raises:
-            InvalidInput: There is no such folder, or an argument is wrong.
+            InvalidInput: The folder is missing, or an argument is wrong.
         """
         return public.ExperienceLibrary(self.database, directory, subfolders=subfolders)
 
     @cached_property
     def audit(self) -> public.AuditTrail:
-        """Every prompt and reply, of the namespace of the running config, else of the root.
+        """The prompts and replies of the running config's namespace, else of the root.
 
         `memory.audit.add(prompt, reply)` adds one, `memory.audit.handler()` is a callback handler that adds every model
         call of a run. `AuditTrail(memory, namespace)` is that of another namespace.
@@ -415,7 +416,7 @@ class AgentMemory(Maintenance, Closable):
 
     @cached_property
     def corrections(self) -> Corrections:
-        """What people correct in memory, each change with who and when; it can be undone.
+        """Corrections of memory by people, each recorded with author and time, with undo.
 
         `memory.corrections.core("city", "Porto", by="Maria")`
         """
@@ -426,14 +427,16 @@ class AgentMemory(Maintenance, Closable):
     def session(
         self, session_id: str | int | UUID | ThreadLike | None = None, namespace: Sequence[str] | None = None
     ) -> public.SessionMemory:
-        """One session of rounds and posts between roles, over the log of the same id, or of a thread.
+        """Return a session of rounds and posts between roles, over a conversation log.
 
-        With the config of a node it is the thread's: it is rewound with the thread, and a node that is executed again
-        posts once. With that of a checkpoint it is read-only. See `SessionMemory`.
+        The log has the session's id, or belongs to a thread. With the config of a node, the session is the thread's:
+        it is rewound with the thread, and a repeated node posts once. With a checkpoint's config, it is read-only.
+        See `SessionMemory`.
 
         Args:
-            session_id: Which one; or a config, a `Runtime` or a `ToolRuntime`. Default: a new one.
-            namespace: Whose it is; a thread's is what its config says. Default: the running config's, else the root.
+            session_id: The session's id; or a config, a `Runtime` or a `ToolRuntime`. Default: a new one.
+            namespace: The session's namespace; a thread's comes from its config. Default: the running config's, else
+                the root.
         """
         from langchain_agentmem.conversations.session_memory import SessionMemory, is_of_thread  # noqa: PLC0415 - who needs it pays
 
@@ -442,48 +445,57 @@ class AgentMemory(Maintenance, Closable):
 
     @cached_property
     def admin(self) -> public.Admin:
-        """Operators' methods: backup, restore, copy, prune, verify, statistics, listings of threads and namespaces."""
+        """The operators' methods.
+
+        They are: backup, restore, copy, prune, verify, statistics, listings of threads and namespaces.
+        """
         return public.Admin(self.database)
 
     @cached_property
     def checkpointer(self) -> public.AgentMemorySaver:
-        """The checkpointer of LangGraph graphs: `builder.compile(checkpointer=memory.checkpointer)`.
+        """The checkpointer for LangGraph graphs.
 
-        It records the messages of its threads, see `record`.
+        `builder.compile(checkpointer=memory.checkpointer)`
+
+        The checkpointer records the messages of its threads, see `record`.
         """
         return public.AgentMemorySaver(self)
 
     @cached_property
     def store(self) -> public.AgentMemoryStore:
-        """The store of LangGraph graphs, for long-term items: `builder.compile(store=memory.store)`.
+        """The store for long-term items of LangGraph graphs.
 
-        It is shared by all threads, and not rewound with them. Namespaces are given by each call: what is of a user
-        belongs below theirs, as ("users", "ada", "notes").
+        `builder.compile(store=memory.store)`
+
+        All threads share the store, and it is not rewound with them. Each call names the namespace: items of a user
+        belong below the user's, such as ("users", "ada", "notes").
         """
         return public.AgentMemoryStore(self, index=self._index)
 
     @cached_property
     def thread_store(self) -> public.AgentMemoryThreadStore:
-        """A store of LangGraph graphs whose items belong to the thread that is running, and are rewound with it.
+        """A store for LangGraph graphs whose items are rewound with the running thread.
 
-        `builder.compile(checkpointer=memory.checkpointer, store=memory.thread_store)`, or use it in nodes beside
-        `memory.store`. `memory.thread_store.at(config)` looks at a checkpoint from outside.
+        `builder.compile(checkpointer=memory.checkpointer, store=memory.thread_store)`, or use it in nodes next to
+        `memory.store`. `memory.thread_store.at(config)` reads a checkpoint outside of runs.
         """
         return public.AgentMemoryThreadStore(self, index=self._index)
 
     def byte_store(self, namespace: Sequence[str] | None = None) -> public.AgentMemoryByteStore:
-        """Values by key, as LangChain's `ByteStore`: for `CacheBackedEmbeddings` and the like.
+        """Return a LangChain `ByteStore` of values by key, as for `CacheBackedEmbeddings`.
 
         Args:
-            namespace: Whose values; it sees no other's, not those of namespaces below either. Default: the running
-                config's, else the root.
+            namespace: The namespace of the values; other namespaces, also those below, are not visible. Default:
+                the running config's, else the root.
         """
         return public.AgentMemoryByteStore(self, namespace)
 
     def create(
         self, memory_type: str = "conversation_history", **options: object
     ) -> ConversationMemory | public.SessionMemory | public.LayeredMemory | public.KGMemory:
-        """Create a memory by the name of its type. Code that knows the type calls the type's own method.
+        """Create a memory by the name of its type.
+
+        If you know the type, call its own method.
 
         Args:
             memory_type: "conversation_history", "managed_conversation", "kg", "layers" or "session".
@@ -507,9 +519,9 @@ class AgentMemory(Maintenance, Closable):
     def tools(
         self, branch_or_config: str | Mapping[str, Any] | None = None, include: Iterable[str] | None = None
     ) -> list[BaseTool]:
-        """Tools by which an agent uses this memory.
+        """Return the tools by which an agent uses this memory.
 
-        `recall_dropped` searches the conversation for what has left the context, and `expand` shows a message, an
+        `recall_dropped` searches the conversation for messages dropped from the context. `expand` shows a message, an
         archived tool output or all that a summary stands for, by its id. The others work on the layers:
         `mem_core_get`, `mem_core_set`, `mem_core_del`, `mem_recall_append`, `mem_recall_search`, `mem_recall_evict`,
         `mem_recall_summarize`, `mem_archival_write`, `mem_archival_update`, `mem_archival_search`, `mem_archival_get`,
@@ -517,15 +529,15 @@ class AgentMemory(Maintenance, Closable):
         and `fact_history`.
 
         Args:
-            branch_or_config: Whose memory: the id of a conversation and the name of a branch, or the config of a
+            branch_or_config: The memory to use: the id of a conversation and the name of a branch, or the config of a
                 thread. Default: those of the thread in which they are called, whose layers and facts are rewound with
                 it.
-            include: The names of the tools that are wanted, in this order; "fact_*" means all that begin so. Default: a
+            include: The names of the tools, in this order; "fact_*" means all with this prefix. Default: a
                 small set, `recall_dropped`, `expand`, `mem_core_set`, `mem_core_del`, `mem_archival_write` and
                 `mem_archival_search`.
 
         Raises:
-            InvalidInput: There is no such tool, or no such conversation can be.
+            InvalidInput: The tool is unknown, or the conversation's id is invalid.
         """
         from langchain_agentmem.compaction.compacted_context import ConversationOption  # noqa: PLC0415
         from langchain_agentmem.compaction.dropped_messages import dropped_tools  # noqa: PLC0415
@@ -544,18 +556,18 @@ class AgentMemory(Maintenance, Closable):
         user: str | Callable[[Mapping[str, Any]], str] | None = None,
         experiences: public.ExperienceLibrary | None = None,
     ) -> ASGIApp:
-        """Studio, which shows what is remembered and lets people correct it, as an ASGI application (extra `[studio]`).
+        """Return Studio, an ASGI app to inspect and correct memory (extra `[studio]`).
 
-        It asks nobody who they are: mount it behind your own authentication. `agentmem studio` serves it on this
-        machine, and asks for a token.
+        Studio has no authentication: mount it behind your own. `agentmem studio` serves it on this
+        machine, and requires a token.
 
         Args:
-            user: Who makes corrections: a name, or a function that tells it from the ASGI scope of a request. Default:
-                who runs this process.
+            user: The author of corrections: a name, or a function that returns it from the ASGI scope of a request.
+                Default: the user who runs this process.
             experiences: A library to show. Default: none.
 
         Raises:
-            MissingExtra: What it needs is not installed.
+            MissingExtra: The extra is not installed.
         """
         try:
             from langchain_agentmem.studio.application import application  # noqa: PLC0415
@@ -568,14 +580,14 @@ class AgentMemory(Maintenance, Closable):
         branch_or_config: str | public.LayeredMemory | ThreadLike | None = None,
         **options: Unpack[InjectionOptions],
     ) -> public.MemoryInjection:
-        """A Runnable that puts memory into a prompt, messages or a state: `memory.inject() | model`.
+        """Return a Runnable that adds memory to a prompt, messages or a state.
 
-        The core memory stands at the beginning and stays the same bytes as long as it does not change; what is
-        recalled for this query stands near the end. Both are data, fenced and escaped.
+        For chains: `memory.inject() | model`. The core memory stands at the beginning, byte for byte the same until it
+        changes. Memory recalled for this query stands near the end. Both are data, fenced and escaped.
 
         Args:
             branch_or_config: The name of a branch, a `LayeredMemory`, or the config of a thread. Default: the run's.
-            **options: What `MemoryInjection` takes besides, such as `kinds`, `limit`, `budget`, `role`, `query`.
+            **options: Other arguments of `MemoryInjection`, such as `kinds`, `limit`, `budget`, `role`, `query`.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -583,7 +595,7 @@ class AgentMemory(Maintenance, Closable):
         return _made("Memory cannot be injected like this", public.MemoryInjection, self, branch_or_config, **options)
 
     def written_by(self, source: SourceName, actor: str | None = None) -> AbstractContextManager[None]:
-        """Set the source and actor of what is written meanwhile, in this task or thread of execution.
+        """Set the source and actor of memory written in the block, in this task or thread.
 
             page = search_the_web("herons")
             with memory.written_by("tool", "web_search"):
@@ -619,34 +631,33 @@ class AgentMemory(Maintenance, Closable):
         config: RunnableConfig | None = None,
         weights: Weights | None = None,
     ) -> list[public.Recollection]:
-        """Find what was said, without a model.
+        """Search messages and memory, without a model.
 
-        In a run it finds what that may see: in a namespace what its threads show each other, else its own thread alone.
+        In a run, the search covers the memory shared in the run's namespace; without one, only the run's own thread.
 
         Args:
             query: Any text.
-            namespace: Where to look: there and in all below it. Default: just the running config's, else the root.
-            limit: Most results. Default: 10.
+            namespace: The namespace to search, with all below it. Default: just the running config's, else the root.
+            limit: Maximum number of results. Default: 10.
             kinds: Only these kinds: "message", "fact", "item", "event", "record", "audit". Default: all but "audit",
-                whose entries repeat what messages say.
+                whose entries repeat the content of messages.
             conversation_id: Only this conversation. Default: all.
             roles: Only messages of these roles. Default: all.
-            before: Only what was said before this time. Without a time zone it is taken as UTC.
-            after: Only what was said at this time or later.
-            everything: Whether to look in every namespace, as an administrator does. Default: not.
-            abandoned: Whether messages of threads are found, too, that their newest checkpoints do not lead from, since
-                the threads went back to before them. Default: not.
-            order: "score", or "time" for the evidence of a topic as it came. Then what says hardly more than another
-                result is found with that, and of a change both sides, where the limit leaves room for them: the earlier
-                one says by what it was replaced, as far as words can tell.
-            trust: Only what is trusted so far: "user", "person", "model", "tool", "import" or "unknown", each with all
-                before it; or which of these are trusted, where another order is wanted. Default: all.
-            config: The run on whose behalf to look. Default: the one this is called in. Of its thread's own memory it
-                finds what is remembered there now, and not what was rewound.
-            weights: How much each signal counts. Default: those of this memory.
+            before: Only entries from before this time. Without a time zone, it is taken as UTC.
+            after: Only entries from this time or later.
+            everything: Search every namespace, as an administrator. Default: False.
+            abandoned: Also find messages of threads that were rewound to before these messages. Default: False.
+            order: "score", or "time" for the evidence of a topic in its order. With "time", a result that adds little
+                to another is listed with that. Both sides of a change are listed if the limit leaves room: the earlier
+                one names its replacement, as far as the words show it.
+            trust: Only sources trusted at least this much: "user", "person", "model", "tool", "import" or "unknown",
+                each with all before it; or a selection of these. Default: all.
+            config: The run to search for. Default: the surrounding run. Of its thread's own memory, the search finds
+                the current entries, not the rewound ones.
+            weights: The weight of each signal. Default: the weights of this memory.
 
         Returns:
-            The best first, or the oldest. Each says why it was found.
+            The results, best first or oldest first, each with an explanation.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -667,11 +678,13 @@ class AgentMemory(Maintenance, Closable):
     asearch = awaited(search)
 
     def retriever(self, **search_arguments: Unpack[SearchOptions]) -> public.AgentMemoryRetriever:
-        """The search as a LangChain retriever, for chains: `memory.retriever(namespace=("alice",), limit=4) | …`.
+        """Return the search as a LangChain retriever, for chains.
+
+        Example: `memory.retriever(namespace=("alice",), limit=4) | …`
 
         Args:
-            **search_arguments: Those of `search` but for the query and the config, which each run brings. `k` is
-                another name for `limit`, and `tags`, `metadata` and `name` are what every LangChain retriever takes.
+            **search_arguments: The arguments of `search` without the query and the config, which each run passes. `k`
+                is another name for `limit`; `tags`, `metadata` and `name` are those of every LangChain retriever.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -692,11 +705,11 @@ class AgentMemory(Maintenance, Closable):
         allow: Sequence[str] = (),
         progress: Watch | None = None,
     ) -> MovingReport:
-        """Bring what another program remembers. The source is opened to be read only, and stays as it is.
+        """Import the memory of another program. The source is opened read-only.
 
-        Ids, times, roles and tool calls are kept, as far as the source has them. Each conversation, page of items or
-        memory of a user comes in one transaction, or is left out, and the report says why. What is here already stays,
-        so an import that was interrupted is run again and goes on.
+        Ids, times, roles and tool calls are kept, if the source has them. Each conversation, page of items or
+        memory of a user is imported in one transaction, or skipped with a reason in the report. Existing data stays,
+        so an interrupted import continues when it is run again.
 
         Args:
             kind: "langgraph-saver" and "langgraph-store": those of other packages; "langmem": its items in such a
@@ -705,24 +718,24 @@ class AgentMemory(Maintenance, Closable):
                 server's database; "memgpt": a SQLite file with core, recall and archival memory; "taskweaver": sessions
                 as YAML or JSON; "marsys": what its `save_to_file` wrote; "opus": an agent_memory.json.
             source: A path, a folder of files, or a "postgresql://…" URL; of LangGraph also a saver or store.
-            namespace: Below which everything goes; users of mem0, agents of Letta and items of stores have namespaces
+            namespace: The namespace to import into; users of mem0, agents of Letta and items of stores have namespaces
                 below it. With keys in braces, such as ("users", "{user_id}"), each thread or conversation goes to its
                 owner: keys are filled from the metadata of LangGraph's checkpoints and from `owners`, "{thread_id}" and
                 "{session_id}" with its own id. Default: the running config's; else for threads and conversations the
                 template that this memory was opened with, else the root, which is ().
-            only: Ids of threads, sessions, users or agents: nothing else comes. Default: everything.
-            owners: Whose the threads and conversations are, by their ids: what fills the key of the namespace. Default:
-                what the source says.
-            dry_run: Whether to tell only what would come. Default: it comes.
+            only: Ids of threads, sessions, users or agents: nothing else is imported. Default: everything.
+            owners: The owners of threads and conversations by their ids, to fill the key of the namespace. Default:
+                the owners in the source.
+            dry_run: Only report what would be imported. Default: False.
             allow: Classes whose objects may be imported with LangGraph's checkpoints, as "module.Class".
-            progress: Is told how far it is, after each of these.
+            progress: Receives the progress after each conversation, page or memory.
 
         Returns:
-            How much came and was here already, by what it is, and what was left out and why.
+            The numbers of imported and existing entries by type, and the skipped entries with the reasons.
 
         Raises:
             InvalidInput: An argument is wrong, or the source is missing, unreadable, or of another kind.
-            MissingExtra: What reads the source is not installed.
+            MissingExtra: The package that reads the source is not installed.
         """
         from langchain_agentmem.importers.moving import moving  # noqa: PLC0415 - who needs it pays
 
@@ -735,14 +748,14 @@ class AgentMemory(Maintenance, Closable):
     # -- plumbing ----------------------------------------------------------------------------------------------
 
     def _standpoint(self, given: Any, namespace: Sequence[str] | None, scope: str) -> Standpoint:
-        """The branch or thread that is meant: without a word the run's, else main."""
+        """Return the given branch or thread; by default the run's, else the branch "main"."""
         from langchain_agentmem.rewinding.thread_memory import standpoint_of  # noqa: PLC0415 - who needs it pays
 
         check_value(Literal["shared", "thread"], scope, "scope")
         return standpoint_of(self.database, given, namespace, alone=scope == "thread")
 
     def _conversation_named(self, given: str | Mapping[str, Any] | None) -> tuple[str | None, Namespace | None]:
-        """The conversation that an id or a config names, and the namespace, if it says so."""
+        """Return the conversation id and, if given, the namespace of an id or a config."""
         if given is None or isinstance(given, str):
             return given, None
         thread = configurable_of(given).get("thread_id")
@@ -752,7 +765,10 @@ class AgentMemory(Maintenance, Closable):
 
 
 def _made(otherwise: str, make: Callable[..., T], /, *given: Any, **options: Any) -> T:
-    """What a class or method makes of these arguments. If it does not take them, `otherwise` is what went wrong."""
+    """Call a class or method with arguments, after checking that it accepts them.
+
+    If it does not, `otherwise` is the beginning of the error message.
+    """
     try:
         inspect.signature(make).bind(*given, **options)
     except TypeError as error:

@@ -36,7 +36,10 @@ _PLAIN_ID = re.compile(r"(?!.*_[0-9a-f]{32}$)[a-z0-9_]{1,56}")
 
 
 def schema_of_tenant(tenant: str) -> str:
-    """Return the name of the schema of one tenant alone: "tenant_" and the id, or a part of it and its digest."""
+    """Return the schema name of one tenant.
+
+    The name is "tenant_" and the id, or "tenant_", a part of the id and the id's digest.
+    """
     if _PLAIN_ID.fullmatch(tenant):
         return f"tenant_{tenant}"
     readable = re.sub(r"[^a-z0-9]+", "_", tenant.lower())[:23]
@@ -44,7 +47,7 @@ def schema_of_tenant(tenant: str) -> str:
 
 
 class Tenants(Closable):
-    """The memories of many tenants over one psycopg pool. Threads and tasks may share it.
+    """The memories of many tenants over one psycopg pool, for many threads and tasks.
 
     By default each tenant has a schema of its own. With `schema_of`, tenants may share schemas; then each memory is
     bound to the namespace `(tenant,)` of its schema, as by `AgentMemory.within`, also where the schema has one tenant.
@@ -89,7 +92,7 @@ class Tenants(Closable):
         self._closed = False
 
     def of(self, tenant: str) -> TenantMemory:
-        """Return a context manager, for `with` and `async with`, that opens the memory of a tenant and keeps it open.
+        """Return a context manager, sync and async, that opens and holds a tenant's memory.
 
         Args:
             tenant: The tenant's id.
@@ -105,7 +108,7 @@ class Tenants(Closable):
         return TenantMemory(self, DatabaseOptions(schema=self._schema_of(name)).checked().schema, (name,))
 
     def close(self) -> None:
-        """Close all memories, those in use as well, and leave the pool open. Closing twice is harmless."""
+        """Close all memories, even those in use, but not the pool. It may be called twice."""
         with self._lock:
             self._closed = True
             memories = list(self._memories.values())
@@ -115,7 +118,7 @@ class Tenants(Closable):
                 stack.callback(each.close)
 
     async def aclose(self) -> None:
-        """`close`, awaited, after the hooks that are still at work."""
+        """Close all memories like `close`, after waiting for the hooks that still run."""
         for each in list(self._memories.values()):
             if each.memory is not None:
                 await each.memory.database.hooks.settle()
@@ -137,7 +140,10 @@ class Tenants(Closable):
                 self._memories[schema].users -= 1
 
     def _evict(self) -> None:
-        """Close memories that nobody uses: the least recently used beyond the bound, and those that failed to open."""
+        """Close unused memories: those beyond the bound, and those that failed to open.
+
+        The least recently used are closed first.
+        """
         with self._lock:
             surplus = len(self._memories) - self._max_open
             unused = [schema for schema, each in self._memories.items() if not each.users]
@@ -149,12 +155,14 @@ class Tenants(Closable):
 
 
 class TenantMemory:
-    """The memory of one tenant, open inside `with` or `async with`. It may be entered often, also by many at once.
+    """The memory of one tenant, open inside `with` or `async with`.
+
+    It may be entered repeatedly, also concurrently.
 
     Args:
         tenants: The tenants to which it belongs.
-        schema: Its schema.
-        namespace: The namespace to which it is bound. None where the schema is the tenant's alone.
+        schema: The tenant's schema.
+        namespace: The namespace of the memory; None if the tenant has its own schema.
     """
 
     def __init__(self, tenants: Tenants, schema: str, namespace: Namespace | None) -> None:
@@ -191,14 +199,14 @@ class TenantMemory:
 
 
 class _SchemaMemory:
-    """The memory of one schema, opened when it is first wanted.
+    """The memory of one schema, opened at the first use.
 
     Args:
         open_memory: Opens it.
 
     Attributes:
         memory: The memory. None before it was opened.
-        users: How many use it now; guarded by the lock of `Tenants`.
+        users: The number of current users; guarded by the lock of `Tenants`.
     """
 
     _opening = PerProcess(threading.Lock)

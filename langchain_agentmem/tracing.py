@@ -1,6 +1,6 @@
-"""Every operation of memory can be seen as a step of the agent's run, and costs next to nothing while nobody looks.
+"""Tracing of memory operations as steps of the agent's run, almost free while nobody listens.
 
-Where LangSmith is switched on, nothing has to be done. Any other tracer of LangChain's sees the same:
+If LangSmith is enabled, no setup is needed. Any other LangChain tracer receives the same steps:
 
     from langchain_core.tracers.context import collect_runs
 
@@ -12,37 +12,35 @@ Where LangSmith is switched on, nothing has to be done. Any other tracer of Lang
         for run in seen.traced_runs:
             print(run.name, run.inputs, run.outputs)
 
-`AgentMemory(trace_content=False)` leaves out what was said and remembered, and a function from text to text masks it.
+`AgentMemory(trace_content=False)` leaves out messages and memory, and a function from text to text masks them.
 
-Within the package a step is taken like this:
+Code of the package traces a step like this:
 
     tracing = Tracing(hooks, metadata={"agentmem_database": "sqlite"})
     with tracing.step("memory.conversation.add", inputs=lambda: {"messages": 2}) as step:
         ids = store(messages)
         step.finish(lambda: {"ids": ids})
 
-A step that is heard becomes a run under the caller's run, in LangSmith and in any other LangChain tracer: it is told to
-them the way LangChain tells its own, through the callbacks of the surrounding config. While the step is open it is the
-surrounding run, so that a model called within it shows beneath it. Hooks get a `StepStarted` and a `StepFinished`, and
-the log one DEBUG line.
+A step with listeners becomes a run under the caller's run, in LangSmith and in any other LangChain tracer. It is
+reported like LangChain's own runs, through the callbacks of the surrounding config. While the step is open, it is the
+surrounding run, so that a model called within it is shown below it. Hooks receive a `StepStarted` and a `StepFinished`,
+and the log one DEBUG line.
 
 Three things decide the shape of this module:
 
-- Silence must be cheap. LangChain takes ten microseconds to find out that nobody listens. So we first look at the few
-  places where a listener can be, and ask LangChain only when one may be there.
-- Inputs and outputs are functions, called only when somebody listens. `Tracing.evaluate` decides by key what of them is
-  content: a text is, unless its key is known to hold a name. So names that users choose never become keys.
-- Looking on never changes what happens: nothing that tracing raises reaches the operation, and what the operation
-  raises passes unchanged.
+- Tracing without listeners must be cheap. LangChain takes ten microseconds to find out that nobody listens. So this
+  module first checks the few places where a listener can be, and asks LangChain only if one may exist.
+- Inputs and outputs are functions, called only when somebody listens. `Tracing.evaluate` decides by key which of them
+  are content: a text is content unless its key is known to hold a name. So names that users choose never become keys.
+- Tracing never changes the operation: errors of tracing do not reach it, and its own errors pass unchanged.
 
 In an async call the runs of LangChain begin and end on the event loop of the caller (`base/concurrency.py`).
 
-What an agent or a user causes is one step, `memory.<part>.<verb>`. `Tracing.step` makes it:
+An operation of an agent or a user is one step, `memory.<part>.<verb>`. `Tracing.step` makes it:
 `Database.read`, `write` and `step`, a `Search` and `ask` (`model_calls.py`) call it. An operation made of others is one
-step with the telling ones beneath; a detail has no name, and is no step.
+step with the informative ones below it; a detail has no name, and is no step.
 
-- **Where content is withheld**, whatever LangChain itself would show of our Runnables, and of the models that we ask,
-  is no run.
+- **If content is withheld**, LangChain shows no runs of the package's Runnables, nor of the models that it calls.
 - **Hooks** are called in the thread of the operation, in the caller's context (`base/events.py`).
 """
 
@@ -85,9 +83,9 @@ _SILENT = "langchain_core.callbacks.base"
 
 
 def may_be_traced(config: Mapping[str, Any] | None) -> bool:
-    """Return whether a LangChain tracer may be listening. False is certain; True still has to ask LangChain.
+    """Return whether a LangChain tracer may listen. False is certain, True is not.
 
-    A module that nobody has imported cannot have been given a listener.
+    A module that nobody has imported cannot have a listener.
     """
     modules: Mapping[str, Any] = sys.modules
     try:
@@ -107,14 +105,20 @@ def may_be_traced(config: Mapping[str, Any] | None) -> bool:
 
 
 def listens(handler: Any) -> bool:
-    """Return whether a handler is to be told of steps; the one that watches attempts of nodes (`rewinding/`) is not."""
+    """Return whether a handler receives the events of steps.
+
+    The handler that watches attempts of nodes (`rewinding/`) does not.
+    """
     kind: Any = type(handler)
     return _hears_steps(kind) and not getattr(handler, "hears_nodes_only", False)
 
 
 @functools.lru_cache(256)
 def _hears_steps(kind: Any) -> bool:
-    """Return whether handlers of a class do anything when a step begins or ends; token counters hear models only."""
+    """Return whether handlers of a class handle the start or end of a step.
+
+    Token counters handle only events of models.
+    """
     if kind.__module__.startswith("langgraph."):
         return False  # they stream what models, tools and nodes say
     if kind.__getattribute__ is not object.__getattribute__ or hasattr(kind, "__getattr__"):
@@ -129,7 +133,10 @@ def _has_handlers(callbacks: Any) -> bool:
 
 @functools.cache
 def environment_asks_for_tracing() -> bool:
-    """Return what LangSmith will find when it is loaded. Looked up once, as it does: looking takes 5 us."""
+    """Return whether the environment turns on LangSmith tracing.
+
+    The result is cached, as in LangSmith: a lookup takes 5 us.
+    """
     names = ("LANGSMITH_TRACING_V2", "LANGCHAIN_TRACING_V2", "LANGSMITH_TRACING", "LANGCHAIN_TRACING")
     return any(os.environ.get(name) == "true" for name in names)
 
@@ -141,7 +148,7 @@ _CONTENT_FREE = ("langchain_agentmem.", "langchain_core.callbacks.usage", "langg
 
 
 def manager_of(config: RunnableConfig, *, asynchronous: bool) -> Any | None:
-    """Return the callback manager of a step whose config is complete; None where nobody turns out to listen."""
+    """Return the callback manager for a step with a complete config; None if none listens."""
     from langchain_core.runnables import config as configs  # noqa: PLC0415 - it takes a quarter of a second
 
     # The manager is ours alone, and runs called within the step inherit from another list.
@@ -154,7 +161,7 @@ def manager_of(config: RunnableConfig, *, asynchronous: bool) -> Any | None:
 
 
 def start_run(manager: Any, run_type: RunType, name: str, inputs: dict[str, Any], metadata: dict[str, Any]) -> Any:
-    """Tell the tracers that a step begins, and return its run; an async manager returns a coroutine."""
+    """Report the start of a step to tracers; return its run, or a coroutine if async."""
     if run_type == "retriever":
         others = {key: value for key, value in inputs.items() if key != "query"}
         manager.add_metadata({**metadata, **others}, inherit=False)
@@ -165,7 +172,7 @@ def start_run(manager: Any, run_type: RunType, name: str, inputs: dict[str, Any]
 
 @contextlib.contextmanager
 def surrounding(run: Any, config: RunnableConfig) -> Iterator[None]:
-    """Make a run the surrounding one of the block, for LangChain and for `@traceable` functions."""
+    """Make a run the parent in the block, for LangChain and `@traceable` functions."""
     from langchain_core.runnables.config import patch_config  # noqa: PLC0415
     from langchain_core.tracers.langchain import LangChainTracer  # noqa: PLC0415
 
@@ -184,7 +191,7 @@ def surrounding(run: Any, config: RunnableConfig) -> Iterator[None]:
 
 
 def end_run(run: Any, run_type: RunType, outputs: dict[str, Any] | None, error: BaseException | None) -> Any:
-    """Tell the tracers what came of a step; a run of an async manager returns a coroutine."""
+    """Report the end of a step to the tracers; return a coroutine if async."""
     if error is not None:
         return getattr(run, f"on_{run_type}_error")(error)
     if run_type == "chain":
@@ -201,7 +208,7 @@ def end_run(run: Any, run_type: RunType, outputs: dict[str, Any] | None, error: 
 
 @contextlib.contextmanager
 def within(config: RunnableConfig | None) -> Iterator[RunnableConfig]:
-    """Have a config, complete, surround the block as it does a Runnable's, without a run that LangChain would show."""
+    """Set a completed config for the block, as a Runnable does, without a visible run."""
     from langchain_core.runnables.config import ensure_config, var_child_runnable_config  # noqa: PLC0415
 
     complete = ensure_config(config)
@@ -214,7 +221,10 @@ def within(config: RunnableConfig | None) -> Iterator[RunnableConfig]:
 
 @contextlib.contextmanager
 def unseen() -> Iterator[None]:
-    """What LangChain runs in the block is told to no tracer; those that only count tokens, or are ours, still hear."""
+    """Hide LangChain's runs in the block from all tracers that record content.
+
+    Handlers that only count tokens, and the package's own, still receive events.
+    """
     from langchain_core.callbacks import BaseCallbackHandler  # noqa: PLC0415
     from langchain_core.runnables import config as configs  # noqa: PLC0415
     from langsmith import tracing_context  # noqa: PLC0415
@@ -242,7 +252,7 @@ def _is_content_free(handler: Any) -> bool:
 # thought of is withheld, and not shown.
 
 Content: TypeAlias = bool | Callable[[str], str]
-"""How content is shown: as it is, not at all, or as a function gives it."""
+"""The form of content in traces: True for full text, False for none, or a function that transforms it."""
 
 NAMES = {
     "branch", "branches", "checkpoint_ns", "duration", "error_type", "from_branch", "into", "junk", "kind", "kinds",
@@ -250,7 +260,7 @@ NAMES = {
     "operation", "prefer", "processors", "provider", "recommendations", "role", "roles", "scope", "source", "stage",
     "status", "strategy", "trigger", "type", "verdict",
 }  # fmt: skip
-"""Keys whose texts are names. So are those that are, or end in, "id", "ids" and "at", and those of "agentmem"."""
+"""Keys whose texts are names, in addition to keys that are or end in "id", "ids" and "at", and those of "agentmem"."""
 
 GIVEN = {"filter", "value", "values"}
 """Keys of what users gave in a form of their own. Its keys say nothing, and its numbers are content too."""
@@ -261,7 +271,7 @@ _CHARACTERS, _LENGTH_SHOWN = 300, 30
 
 
 class RedactedError(Exception):
-    """Stands for an error whose text is content. It is told in place of it, and never raised."""
+    """A stand-in for an error whose text is content. It is never raised."""
 
 
 def _masked(key: str, value: Any, content: Content) -> Any:
@@ -294,7 +304,7 @@ def _names(key: str) -> bool:
 
 
 def documents(found: Iterable[Any], kind: str | None = None) -> dict[str, Any]:
-    """Return the outputs of a retriever: the hits of a search as documents, with the reasons for each.
+    """Return a retriever's outputs: the hits as documents, with the reasons for each.
 
     Args:
         found: The hits.
@@ -311,13 +321,13 @@ def _document(hit: Any, kind: str) -> dict[str, Any]:
 
 
 def outcome(value: Any, **names: str) -> dict[str, Any]:
-    """Return what a trace shows of the result of an operation: the fields of a record, or how many items there are.
+    """Return the trace form of a result: the fields of a record, or a count and the items.
 
     The keys of a mapping may be chosen by a user, so each is shown as a value.
 
     Args:
         value: The result.
-        **names: The name to show, by the name of the field, where one that is among `NAMES` holds content.
+        **names: The names to show, by field name, for fields whose name is in `NAMES` but that hold content.
     """
     if isinstance(value, Mapping):
         value = [{"key": key, "value": each} for key, each in value.items()]
@@ -333,7 +343,7 @@ def outcome(value: Any, **names: str) -> dict[str, Any]:
 
 
 def given_only(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the values that were given, as inputs of a step."""
+    """Return the values that are not None, as inputs of a step."""
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -348,11 +358,11 @@ def brief(text: str) -> str:
 
 
 def summary(value: Any, depth: int = 0) -> Any:  # noqa: C901, PLR0911 - one line for each type
-    """Return plain data that a person can read: ids, numbers, and the first 300 characters of texts.
+    """Return readable data: ids, numbers, and the first 300 characters of texts.
 
     Args:
-        value: Anything. Of bytes only the number is shown, of a list the first 20, of other objects the fields.
-        depth: How many containers it stands in.
+        value: Any value. Bytes show their number, lists their first 20 items, other objects their fields.
+        depth: The number of containers around the value.
     """
     if value is None or isinstance(value, bool | int):
         return value
@@ -393,7 +403,10 @@ WHERE = {
 
 
 def _where(config: Mapping[str, Any] | None, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Where a step happens: as its inputs say, else the given config, else the running one."""
+    """Return the location of a step, from its inputs, the given config or the running one.
+
+    Inputs take precedence, then the given config.
+    """
     found: dict[str, Any] = {}
     for each in (running_config(), config):
         configurable = (each or {}).get("configurable") or {}
@@ -420,13 +433,13 @@ _open: ContextVar[str | None] = ContextVar("agentmem_step", default=None)
 
 
 class Step:
-    """One operation, as the block of `Tracing.step` holds it. This one serves while nobody listens."""
+    """An operation in the block of `Tracing.step`. This base class serves without listeners."""
 
     listening = False
-    """Whether anybody will see the outputs. Ask before gathering what would be costly to gather."""
+    """True if anybody receives the outputs. Check this before gathering costly outputs."""
 
     def finish(self, outputs: Thunk) -> None:
-        """Say what the operation gave back.
+        """Report the result of the operation.
 
         Args:
             outputs: Called when the block ends without an error, if somebody listens.
@@ -442,17 +455,17 @@ class Step:
 
 
 SILENT = Step()
-"""The step that nobody hears, shared by all: it has no state."""
+"""The step without listeners, shared by all: it has no state."""
 
 
 class Tracing:
-    """Makes the operations of one memory visible.
+    """The tracer of one memory's operations.
 
     Args:
-        hooks: Who gets a `StepStarted` and a `StepFinished` for each operation.
-        metadata: What every step says about where it happened.
-        content: How content is shown: True as it is, False not at all, else as this function from text to text gives
-            it. What is not content, such as ids, counts and kinds, is always shown.
+        hooks: The hooks that receive a `StepStarted` and a `StepFinished` for each operation.
+        metadata: The metadata of every step about its location.
+        content: The form of content: True for full text, False for none, or a function from text to text. Other data,
+            such as ids, counts and kinds, is always shown.
 
     Raises:
         InvalidInput: `content` is something else.
@@ -469,7 +482,7 @@ class Tracing:
 
     @property
     def shows_content(self) -> bool:
-        """Whether content is shown as it is."""
+        """True if content is shown in full."""
         return self._content is True
 
     def step(
@@ -480,20 +493,20 @@ class Tracing:
         inputs: Thunk | None = None,
         config: RunnableConfig | None = None,
     ) -> Step:
-        """One operation, for `with`.
+        """Return a step that traces one operation, for `with`.
 
         Args:
             name: `memory.<part>.<verb>`.
-            run_type: What LangChain takes it for. A "retriever" shows its input "query" and its output
+            run_type: The LangChain run type. A "retriever" shows its input "query" and its output
                 "documents", a list of LangChain documents or of mappings with "page_content", "metadata" and
                 "id". Its other inputs show as metadata; its other outputs are for hooks only, because
                 LangChain has no room for them.
-            inputs: What the operation was given. Those that say where it happens ("namespace", "thread_id",
+            inputs: Returns the operation's inputs. Those that locate the operation ("namespace", "thread_id",
                 "conversation_id", "checkpoint_id", "branch") are in its metadata too.
-            config: The caller's config, where it has been handed one. Otherwise the surrounding one is found.
+            config: The caller's config. Default: the config of the surrounding run.
 
         Returns:
-            A step to be entered once. It never raises on its own account, nor hides what the block raises.
+            A step to enter once. It raises no error of its own, and hides no error of the block.
         """
         traced = may_be_traced(config)
         if not traced and not self.hooked and not logger.isEnabledFor(logging.DEBUG):
@@ -503,12 +516,15 @@ class Tracing:
     within = staticmethod(within)
 
     def private(self) -> contextlib.AbstractContextManager[None]:
-        """For what LangChain itself would show, such as a model's call: where content is withheld, no tracer hears."""
+        """Return a context that hides LangChain's own runs where content is withheld.
+
+        An example is the run of a model's call.
+        """
         return contextlib.nullcontext() if self.shows_content else unseen()
 
     @contextlib.contextmanager
     def unharmed(self, doing: str) -> Iterator[None]:
-        """Keep what goes wrong in the block away from the operation, and log it the first time."""
+        """Keep errors of the block from the operation, and log them the first time."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 - looking on may not break what is looked at
@@ -518,7 +534,7 @@ class Tracing:
             self._failures.report(doing, "Tracing failed %s; memory goes on.", doing, error=told)
 
     def evaluate(self, thunk: Thunk | None, doing: str) -> dict[str, Any]:
-        """What the function says, as it is to be shown; nothing if it fails."""
+        """Return the function's result in the form to show; {} if the function fails."""
         with self.unharmed(doing):
             told = {} if thunk is None else {key: summary(value) for key, value in thunk().items()}
             content = self._content
@@ -526,7 +542,7 @@ class Tracing:
         return {}
 
     def shown_error(self, error: BaseException) -> BaseException:
-        """The error as it is to be shown."""
+        """Return an error in the form to show."""
         with self.unharmed("to show an error"):
             content = self._content
             return error if content is True else RedactedError(f"{type(error).__name__}: {_text(str(error), content)}")
@@ -535,7 +551,7 @@ class Tracing:
 
 @dataclass(eq=False, repr=False)
 class _TracedStep(Step):
-    """A step that somebody hears."""
+    """A step with listeners."""
 
     _tracing: Tracing
     _name: str
