@@ -3,6 +3,8 @@
     def haiku(database: Database, model: Any) -> str:
         text = ask(database, model, [HumanMessage("A haiku about memory.")], "haiku")
         return text.splitlines()[0]
+
+`ask` returns the text of the reply.
 """
 
 from __future__ import annotations

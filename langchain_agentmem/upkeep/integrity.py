@@ -2,7 +2,9 @@
 
     with AgentMemory("agent.db") as memory:
         assert memory.admin.verify().ok
-        memory.erase(namespace=("alice",))  # and nothing of it is left in the file
+        memory.erase(namespace=("alice",))
+
+An erasure leaves nothing of the namespace in the file.
 """
 
 from __future__ import annotations
