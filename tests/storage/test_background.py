@@ -32,7 +32,8 @@ class Work:
         assert self.go_on.wait(60)
         if self.failures:
             raise self.failures.pop(0)
-        self.done.append(self.todo.pop(0))
+        if self.todo:  # another may have done it between the look at what is due and the lease
+            self.done.append(self.todo.pop(0))
 
     @classmethod
     def held_up(cls, database, **options):
