@@ -326,13 +326,13 @@ class Task:
         if thread in state.at_work:
             return None
         due, held = self._background.engine.read(lambda tx: (self._due(tx), held_for(tx, self.key)))
-        lease = Lease(self._background, self.key)
-        is_due = due is not None and due <= 0
-        state.busy = is_due and (held > 0 or not lease.take())
-        if state.busy:
-            return _MOMENT
-        if not is_due:
+        if due is None or due > 0:
+            state.busy = False
             return due
+        lease = Lease(self._background, self.key)
+        state.busy = held > 0 or not lease.take()
+        if state.busy:  # a process that works for minutes is not asked twenty times a second
+            return min(held or _MOMENT, 5 * _MOMENT)
         with lease:
             state.at_work.add(thread)
             try:
