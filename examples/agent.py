@@ -1,7 +1,7 @@
-"""LangChain's `create_agent` with a memory: middleware keeps its context small, tells it what it knows and what to do.
+"""Add memory to LangChain's `create_agent` with middleware.
 
-Run it with `python examples/agent.py`. It needs the extra `[agents]` and no key: in place of the model there is a
-script. `create_agent("openai:…", …)` takes any model.
+Run it with `python examples/agent.py`. It needs the extra `[agents]` and no key, because a script replaces the model.
+`create_agent("openai:…", …)` accepts any model. The middleware compacts the context, and adds memory and experiences.
 """
 
 import tempfile
@@ -43,7 +43,7 @@ SCRIPT: list[BaseMessage] = [
 
 
 class Script(FakeMessagesListChatModel):
-    """Stands for the model: it says what stands in the script, whatever it is asked."""
+    """Stands for the model: return the next reply of the script for any input."""
 
     def bind_tools(self, *_: object, **__: object) -> "Script":  # noqa: D102
         return self
@@ -58,10 +58,10 @@ def main(folder: Path) -> None:
             Script(responses=SCRIPT),
             [read_diary],
             system_prompt="You are a gardener.",
-            middleware=[  # what shortens the history stands before what adds to a single call
+            middleware=[  # compaction comes before middleware that adds to a single call
                 CompactionMiddleware(memory, lambda _: "The diary of March was read.", budget),
                 ExperienceMiddleware(library),
-                MemoryMiddleware(memory, budget=400, tools=True),  # and the agent may change its memory
+                MemoryMiddleware(memory, budget=400, tools=True),  # tools for the agent to change its memory
             ],
             checkpointer=memory.checkpointer,
         )

@@ -1,7 +1,7 @@
-"""Memory in chains, without a graph: what is known, found, said before, and to be done, each put in with `|`.
+"""Add layered memory, a retriever, experiences and a chat history to chains.
 
-Run it with `python examples/chains.py`. It needs no extra and no key: in place of a model a function prints the prompt
-that it is given. Any LangChain model takes its place.
+Run it with `python examples/chains.py`. It needs no extra and no key, because a function replaces the model and prints
+its prompt. Use any LangChain model instead.
 """
 
 import tempfile
@@ -49,7 +49,7 @@ def main(folder: Path) -> None:
         (library.selector() | prompt | model).invoke({"question": "Please book a table for Friday."})
 
         print("--- RunnableWithMessageHistory: what was said before in this conversation")
-        warnings.filterwarnings("ignore", "RunnableWithMessageHistory")  # LangChain prefers its graphs to it
+        warnings.filterwarnings("ignore", "RunnableWithMessageHistory")  # LangChain recommends graphs instead
         prompt = ChatPromptTemplate.from_messages([MessagesPlaceholder("history"), ("user", "{question}")])
         chat = RunnableWithMessageHistory(
             prompt | model, memory.conversation, input_messages_key="question", history_messages_key="history"

@@ -1,7 +1,7 @@
-"""Edit and regenerate, as a chat user does it: what the agent remembered of the old message is gone with it.
+"""Edit a message: the memory of the old message disappears with the message.
 
-The same agent keeps what it learns twice: in the thread's memory, which is rewound with the thread, and in a LangGraph
-store, as agents do today.
+The agent stores each fact twice: in the thread's memory, which rewinds with the thread, and in a LangGraph store, which
+does not rewind.
 
 Run it with `python examples/edit_and_regenerate.py`. It needs no extra and no key.
 """
@@ -19,7 +19,7 @@ from langchain_agentmem import AgentMemory
 
 
 def main(database: Path) -> None:
-    """The user says A, edits it to B, and asks what the agent knows."""
+    """Send a message, edit it, and ask the agent for the stored fact."""
     with AgentMemory(database) as memory:
 
         def learn(state: MessagesState, config: RunnableConfig, *, store: BaseStore) -> None:

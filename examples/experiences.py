@@ -1,7 +1,7 @@
-"""What an agent should do, and when: experiences that a team writes as files, of which a prompt gets those that apply.
+"""Add the experiences that apply to a prompt. A team writes them as files.
 
-Run it with `python examples/experiences.py`. It needs no extra and no key: in place of a model a function answers, and
-experiences are chosen by the words of their conditions. With `library.selector(model="openai:…")` a model chooses them.
+Run it with `python examples/experiences.py`. It needs no extra and no key, because a function replaces the model. The
+selector compares the words of the conditions. With `library.selector(model="openai:…")`, a model selects experiences.
 """
 
 import tempfile
@@ -35,7 +35,7 @@ HANDCRAFTED = [
 
 
 def support(state: CompactionState) -> dict[str, Any]:
-    """Stands for the model: it prints the prompt that it is given."""
+    """Stands for the model: print the prompt, and answer."""
     for message in state["llm_input_messages"]:
         print("\n".join(f"    {message.type:<7} {line}" for line in message.text.splitlines()))
     knows = any("order number" in message.text for message in state["llm_input_messages"])
@@ -43,7 +43,7 @@ def support(state: CompactionState) -> dict[str, Any]:
 
 
 def main(folder: Path) -> None:
-    """A customer is helped."""
+    """Answer three messages of a customer."""
     (folder / "experience").mkdir()
     with AgentMemory(folder / "agent.db") as memory:
         library = memory.experiences(folder / "experience")

@@ -1,7 +1,7 @@
-"""A long run with tools: the context stays in its budget, and what left it is brought back when it is needed.
+"""Compact a long run with tools. A tool retrieves messages that left the context.
 
-Run it with `python examples/long_run.py`. It needs no extra and no key: in place of a model a few rules decide. Any
-LangChain model takes their place, with `.bind_tools(tools)`.
+Run it with `python examples/long_run.py`. It needs no extra and no key, because a few rules replace the model. Use any
+LangChain model instead, with `.bind_tools(tools)`.
 """
 
 import tempfile
@@ -28,12 +28,12 @@ def read_report(day: int) -> str:
 
 
 def summarize(messages: list[Any]) -> str:
-    """Stands for a model that sums up; it is given the last summary, and what was said since."""
+    """Stands for the summarizing model: it receives the last summary and the newer messages."""
     return f"Reports of the garden were read, one a day. The last {len(messages)} texts told nothing new."
 
 
 def decide(shown: list[AnyMessage]) -> AIMessage:
-    """Stands for the model: it reads a report, or looks up what it is no longer shown, and tells what it found."""
+    """Stands for the model: read a report, or search dropped messages, and report the result."""
     last = shown[-1]
     if last.type == "tool":
         return AIMessage(next(line for line in last.text.splitlines() if line.startswith("Report")))

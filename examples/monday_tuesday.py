@@ -1,7 +1,7 @@
-"""What is learned on Monday is there on Tuesday, for the same user and nobody else, and leaves when Monday is rewound.
+"""Share memory between the threads of a user, and rewind one of the threads.
 
-Run it with `python examples/monday_tuesday.py`. It needs the extra `[agents]` and no key: in place of the model there
-is a script that keeps what it is told and repeats what it is shown.
+Run it with `python examples/monday_tuesday.py`. It needs the extra `[agents]` and no key, because a script replaces the
+model. The script stores statements, and repeats the memory in its prompt.
 """
 
 import tempfile
@@ -18,7 +18,7 @@ from langchain_agentmem import AgentMemory, MemoryMiddleware
 
 
 class Script(BaseChatModel):
-    """Stands for the model: "X is Y" it keeps with its tool, and to anything else it says which notes it is shown."""
+    """Stands for the model: store "X is Y" with a tool, and answer other messages with the core memory shown."""
 
     @property
     def _llm_type(self) -> str:
@@ -62,7 +62,7 @@ def main(folder: Path) -> None:
 
         print("--- she says it again on Wednesday, and deletes that conversation")
         say("ada", "wednesday", "Home is Porto")
-        ada = memory.within(user_id="ada")  # all of the memory, of one user
+        ada = memory.within(user_id="ada")  # the whole memory of one user
         ada.checkpointer.delete_thread("wednesday")
         say("ada", "tuesday", "Where do I live?")
 

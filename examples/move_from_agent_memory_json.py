@@ -1,7 +1,7 @@
-"""Moving from an `agent_memory.json` of prompts and replies: all of it that can be read, though the file is damaged.
+"""Import an `agent_memory.json` of prompts and replies, even if it is damaged.
 
-Run it with `python examples/move_from_agent_memory_json.py`. It needs no extra and no key. On the command line, with
-the extra `[cli]`: `agentmem audit import agent.db agent_memory.json`.
+Run it with `python examples/move_from_agent_memory_json.py`. It needs no extra and no key. The equivalent command of
+the extra `[cli]` is `agentmem audit import agent.db agent_memory.json`.
 """
 
 import json
@@ -21,7 +21,7 @@ HISTORY = [
 
 def main(folder: Path) -> None:
     path = folder / "agent_memory.json"
-    path.write_text(json.dumps({"history": HISTORY})[:-30], encoding="utf-8")  # a crash while it was written
+    path.write_text(json.dumps({"history": HISTORY})[:-30], encoding="utf-8")  # as after a crash during the write
 
     with AgentMemory(folder / "agent.db") as memory:
         trail = memory.audit

@@ -1,7 +1,8 @@
-"""Moving from a SQLite file with tables of core, recall and archival memory: every branch, in the order of descent.
+"""Import a SQLite file with tables of core, recall and archival memory.
 
-Run it with `python examples/move_from_memory_tables.py`. It needs no extra and no key. The tables are those that such
-systems publish. The branch without a parent becomes "main", and a fork sees what its parent had when it was made.
+Run it with `python examples/move_from_memory_tables.py`. It needs no extra and no key. The tables are those of
+MemGPT-style systems. Every branch is imported. The branch without a parent becomes "main". A fork contains its parent's
+memory at the time of the fork.
 """
 
 import sqlite3
@@ -33,7 +34,7 @@ def main(folder: Path) -> None:
             old.executescript(OLD)
         print(
             "moved:", dict(memory.import_from("memgpt", folder / "old.db").added)
-        )  # or: agentmem import-from memgpt …
+        )  # or: agentmem import-from agent.db memgpt old.db
 
         root, faster = memory.layers(), memory.layers("faster loops")
         print(root.tree())

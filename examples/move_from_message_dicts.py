@@ -1,7 +1,7 @@
-"""Moving from memories in a process: messages as `retrieve_all()` gave them, facts as triplets, and their methods.
+"""Import in-process memories: message dictionaries and facts as triplets.
 
-Run it with `python examples/move_from_message_dicts.py`. It needs no extra and no key: in place of the model that
-extracts facts there is a function.
+Run it with `python examples/move_from_message_dicts.py`. It needs no extra and no key, because a function replaces the
+model that extracts facts.
 """
 
 import json
@@ -39,7 +39,7 @@ def main(folder: Path) -> None:
         asked = chat.add(role="user", content="And in Porto?")
         chat.update(asked, content="And in Porto, in May?")
         print(chat.retrieve_recent(1), "was", chat.history_of(asked)[0].message.content)
-        chat.save_to_file(folder / "memory.json", {"step": 3})  # the old methods are all there
+        chat.save_to_file(folder / "memory.json", {"step": 3})  # all previous methods exist
         print("additional state:", memory.managed_conversation("copy").load_from_file(folder / "memory.json"))
 
         print("--- facts")
@@ -47,7 +47,7 @@ def main(folder: Path) -> None:
         for fact in json.loads((folder / "facts.json").read_text(encoding="utf-8")):
             facts.add_fact(fact["role"], fact["subject"], fact["predicate"], fact["object"], source=fact["message_id"])
         facts.add(role="user", content="Lisbon is the capital of Portugal.")
-        facts.drain()  # it is extracted in the background; this waits for it
+        facts.drain()  # a background job extracts the fact; wait for the job
         print([message["content"] for message in facts.retrieve_all()])
         print("beside Portugal:", *facts.neighbours("Portugal"))
 

@@ -1,7 +1,7 @@
-"""Moving from `RunnableWithMessageHistory`: the old sessions come along, and the chain may stay or become a graph.
+"""Migrate from `RunnableWithMessageHistory` to stored conversations or to a graph.
 
-Run it with `python examples/move_from_message_history.py`. It needs no extra and no key: in place of a model a function
-answers. Any other `BaseChatMessageHistory` (files, Redis, SQL) is moved like the dictionary of this one.
+Run it with `python examples/move_from_message_history.py`. It needs no extra and no key, because a function replaces
+the model. Import any other `BaseChatMessageHistory` (files, Redis, SQL) in the same way.
 """
 
 import tempfile
@@ -16,7 +16,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import AgentMemory
 
-warnings.filterwarnings("ignore", ".*MessageHistory.* deprecated")  # LangChain says so of both: a reason to move
+warnings.filterwarnings("ignore", ".*MessageHistory.* deprecated")  # LangChain deprecates both classes
 
 
 def answer(messages: list[BaseMessage]) -> AIMessage:

@@ -1,7 +1,7 @@
-"""Moving from conversations of rounds and posts: YAML files of sessions, and a folder of experiences, as they are.
+"""Import sessions of rounds and posts from YAML files, and read experiences.
 
 Run it with `python examples/move_from_rounds.py`. It needs no extra and no key. Sessions keep the ids of their rounds
-and posts; attachments of types that no longer exist are left out, as the old system did.
+and posts. The import skips attachments of types that no longer exist, as the old system did.
 """
 
 import tempfile
@@ -49,7 +49,7 @@ def main(folder: Path) -> None:
 
     with AgentMemory(folder / "agent.db") as memory:
         memory.import_from("taskweaver", folder / "session.yaml")
-        memory.import_from("taskweaver", folder / "session.yaml")  # what is here already stays as it is
+        memory.import_from("taskweaver", folder / "session.yaml")  # a second import changes nothing
         session = memory.session("conv-20250602-101500-1a2b3c4d")
         print([(each.user_query, each.state, len(each.post_list)) for each in session.rounds])
         first = session.get_role_rounds("Planner")[0].post_list[0]

@@ -1,8 +1,8 @@
-"""Moving from LangGraph's `SqliteSaver`: every thread comes along with its history, and goes on where it was.
+"""Migrate from LangGraph's `SqliteSaver`: import every thread with its history.
 
-Run it with `python examples/move_from_sqlite_saver.py`. It needs the extra `[import]` and no key. `AsyncSqliteSaver`,
-`PostgresSaver` and any other saver are moved in the same way, or on the command line, with the extra `[cli]` too:
-`agentmem import-from agent.db langgraph-saver old.db`.
+Run it with `python examples/move_from_sqlite_saver.py`. It needs the extra `[import]` and no key. Import an
+`AsyncSqliteSaver`, a `PostgresSaver` or any other saver in the same way. The equivalent command, which also needs the
+extra `[cli]`, is `agentmem import-from agent.db langgraph-saver old.db`.
 """
 
 import tempfile
@@ -22,7 +22,7 @@ TURNS, EARLY = 30, 2
 
 
 def build(checkpointer: BaseCheckpointSaver[Any]) -> Any:
-    """The graph stays as it is; only its checkpointer is another one."""
+    """Build the graph, which is the same for every checkpointer."""
 
     def answer(state: MessagesState) -> dict[str, list[AIMessage]]:
         first, number = state["messages"][0].text[:14], len(state["messages"]) // 2 + 1
@@ -45,7 +45,7 @@ def main(folder: Path) -> None:
         with AgentMemory(folder / "agent.db") as memory:
             moved = memory.checkpointer.import_checkpoints(old)
             print(f"moved {moved.threads} threads with {moved.checkpoints} checkpoints")
-            again = memory.checkpointer.import_checkpoints(old)  # after an interruption it goes on where it was
+            again = memory.checkpointer.import_checkpoints(old)  # an interrupted import can be repeated
             print(f"once more: {again.checkpoints} are new, {again.known} are there already")
 
     print(f"on disk it takes {size(folder, 'agent.db') / size(folder, 'old.db'):.0%} of the room")

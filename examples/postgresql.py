@@ -1,8 +1,10 @@
-"""Several machines, one memory: PostgreSQL in place of the file, and everything else stays the same.
+"""Share one memory between several machines with PostgreSQL.
 
-Run it with `python examples/postgresql.py postgresql://user:password@host/database`, or with the URL in the environment
-as AGENTMEM_URL. It needs the extra `[postgres]` and no key. What it writes, it erases again, and that rewrites all
-tables of the memory: give it a database that holds nothing else.
+The rest of the code is the same as for SQLite.
+
+Run it with `python examples/postgresql.py postgresql://user:password@host/database`, or set AGENTMEM_URL to the URL. It
+needs the extra `[postgres]` and no key. At the end, it erases its data, which rewrites all tables of the memory. Use a
+database that contains nothing else.
 """
 
 import os
@@ -20,7 +22,7 @@ THREAD: RunnableConfig = {"configurable": {"thread_id": "trip", "agentmem_namesp
 
 
 def ask(memory: AgentMemory, text: str) -> str:
-    """One turn of an agent, on whichever machine it runs."""
+    """Run one turn of the agent on one of the machines."""
 
     def answer(state: MessagesState, config: RunnableConfig) -> dict[str, list[AIMessage]]:
         layers = memory.layers(config)
@@ -38,7 +40,7 @@ def main(url: str) -> None:
             print("other>", ask(other, "She likes green tea."), "The thread goes on there.")
 
             visits = one.conversation("visits", NAMESPACE)
-            with ThreadPoolExecutor(8) as pool:  # writers wait for each other, and nothing is lost
+            with ThreadPoolExecutor(8) as pool:  # writers wait for each other, and no message is lost
                 list(pool.map(lambda number: visits.add(role="user", content=f"Visit {number}"), range(40)))
             print("visits:", len(other.conversation("visits", NAMESPACE).messages))
 

@@ -1,7 +1,7 @@
-"""A LangGraph agent that remembers: what it is told in one conversation, it recalls in the next, and says why.
+"""Find messages of earlier conversations in a LangGraph agent.
 
-Run it with `python examples/quickstart.py`. It needs no extra and no key: in place of a model it answers with what
-it recalled.
+Run it with `python examples/quickstart.py`. It needs no extra and no key, because the agent answers with the hits
+instead of a model.
 """
 
 import tempfile
@@ -15,20 +15,20 @@ from langchain_agentmem import AgentMemory, Recollection
 
 
 class State(MessagesState):
-    """What was said, and what it brought to mind."""
+    """The messages, and the search hits for the last message."""
 
     recalled: list[Recollection]
 
 
 def talk(database: Path, conversation_id: str, text: str) -> None:
-    """One turn of talk, with a memory that is opened anew, as another process would open it."""
+    """Run one turn with a newly opened memory, as another process does."""
     with AgentMemory(database) as memory:
 
         def recall(state: State) -> dict[str, list[Recollection]]:
             return {"recalled": memory.search(state["messages"][-1].text, roles=["user"], limit=3)}
 
         def answer(state: State) -> dict[str, list[AIMessage]]:
-            found = state["recalled"]  # a real model would be given these, as data
+            found = state["recalled"]  # with a model, add the hits to the prompt as data
             return {"messages": [AIMessage(f"You told me: {found[0].text}" if found else "I will remember that.")]}
 
         def remember(state: State, config: RunnableConfig) -> None:
@@ -37,7 +37,7 @@ def talk(database: Path, conversation_id: str, text: str) -> None:
         graph = StateGraph(State).add_node(recall).add_node(answer).add_node(remember)
         graph.add_edge(START, "recall").add_edge("recall", "answer").add_edge("answer", "remember")
         config: RunnableConfig = {
-            "configurable": {"thread_id": conversation_id, "agentmem_namespace": ("ada",)}  # one namespace a user
+            "configurable": {"thread_id": conversation_id, "agentmem_namespace": ("ada",)}  # one namespace per user
         }
         said = graph.compile().invoke(State(messages=[HumanMessage(text)], recalled=[]), config)
         print(f"{conversation_id}> {text}\n  Agent: {said['messages'][-1].text}")

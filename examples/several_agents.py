@@ -1,7 +1,8 @@
-"""Several agents share one memory: each researches on a branch of its own, and what counts is written for all.
+"""Share one memory between several agents, each on its own branch.
 
-Run it with `python examples/several_agents.py`. It needs no extra and no key: the agents are functions here. They could
-be graphs, processes or machines; whoever opens the database and names a branch works on it.
+Run it with `python examples/several_agents.py`. It needs no extra and no key, because the agents are functions. At the
+end, the results are written to the team's branch. An agent can also be a graph, a process or a machine that opens the
+database and names a branch.
 """
 
 import tempfile
@@ -17,17 +18,17 @@ FOUND = {
 
 
 def research(mine: LayeredMemory, topic: str) -> None:
-    """One agent: it begins with all that the team knew, and nobody sees what it notes."""
+    """Research one topic on a fork, which contains the team's memory and whose changes stay private."""
     text, price = FOUND[topic]
     mine.recall.append("searched", f"{topic} for {mine.core.get()['traveller']}")
     mine.archival.write(text, tags=[topic])
     mine.core.set(topic, f"{price} euros")
-    mine.core.set("cheapest", f"{topic}, {price} euros")  # the other writes this too
+    mine.core.set("cheapest", f"{topic}, {price} euros")  # the other agent also writes this key
 
 
 def main(database: Path) -> None:
     with AgentMemory(database) as memory:
-        ours = memory.layers("trip", namespace=("acme",))  # a namespace for each tenant
+        ours = memory.layers("trip", namespace=("acme",))  # one namespace per tenant
         ours.core.set("traveller", "Ada")
         hotels, trains = (ours.fork(f"trip, {topic}") for topic in FOUND)  # nothing is copied
         with ThreadPoolExecutor() as pool:
@@ -46,7 +47,7 @@ def main(database: Path) -> None:
                 core={topic: agent.core.get()[topic]},
                 archival=[{"text": each.content, "tags": each.tags} for each in agent.archival.all(tags=[topic])],
             )
-        ours.core.set("cheapest", trains.core.get()["cheapest"])  # somebody has decided
+        ours.core.set("cheapest", trains.core.get()["cheapest"])  # the decision of the team
         print("the team knows:", dict(sorted(ours.core.get().items())))
         print("and finds:     ", [record.content for record in ours.archival.search("what costs 60 euros")])
         print(ours.tree())

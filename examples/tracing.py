@@ -1,6 +1,6 @@
-"""What memory does in a run of an agent: the tree that LangSmith shows, in a terminal, without an account.
+"""Print the trace of an agent run with its memory operations, as LangSmith shows it.
 
-Run it with `python examples/tracing.py`. It needs no key: in place of models there are scripts.
+Run it with `python examples/tracing.py`. It needs no extra and no key, because scripts replace the models.
 """
 
 import tempfile
@@ -24,7 +24,7 @@ TOLD = ["query", "tokens_before", "tokens_after", "summary", "chosen", "records"
 
 
 class Trees(BaseTracer):
-    """Any tracer of LangChain's is told of memory's steps. This one keeps the last tree."""
+    """A LangChain tracer that keeps the last tree. Every LangChain tracer receives the memory operations."""
 
     def _persist_run(self, run: Run) -> None:
         self.last = run

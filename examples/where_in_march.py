@@ -1,7 +1,7 @@
-"""Where someone lived in March, where now, and how we know: facts that have the time in which they held.
+"""Query facts at different times: where someone lived in March, and where now.
 
-Run it with `python examples/where_in_march.py`. It needs no extra and no key: in place of a model a few rules read the
-messages, and answers are put together from facts. With `memory.remember_facts("openai:…")` a model extracts the facts.
+Run it with `python examples/where_in_march.py`. It needs no extra and no key, because a few rules extract the facts and
+build the answers. With `memory.remember_facts("openai:…")`, a model extracts the facts.
 """
 
 import json
@@ -23,7 +23,7 @@ MARCH = datetime(2024, 3, 15, tzinfo=UTC)
 
 
 def extract(messages: Sequence[BaseMessage]) -> str:
-    """Stands for the model: it is shown numbered messages, and answers with their facts as JSON."""
+    """Stands for the model: return the facts of numbered messages as JSON."""
     facts = [
         {"message": int(number), "subject": who, "predicate": "lives in", "object": town, "valid_from": day}
         for number, text in SHOWN.findall(messages[-1].text)
@@ -33,7 +33,7 @@ def extract(messages: Sequence[BaseMessage]) -> str:
 
 
 def main(database: Path) -> None:
-    """Ana moves twice. Of the second time we hear a month late."""
+    """Record that Ana moves twice. The second move is recorded a month late."""
     today = [datetime(2024, 1, 20, tzinfo=UTC)]
     with AgentMemory(database, clock=lambda: today[0]) as memory:
 

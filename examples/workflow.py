@@ -1,7 +1,7 @@
-"""A LangGraph agent with every part of this memory, and where each of them stands in the graph.
+"""Use every part of the memory in one LangGraph agent.
 
-Run it with `python examples/workflow.py`. It needs no extra and no key: in place of the model there is a script, which
-any LangChain chat model replaces: `model = init_chat_model("openai:…").bind_tools(tools)`.
+Run it with `python examples/workflow.py`. It needs no extra and no key, because a script replaces the model. Use any
+LangChain chat model instead: `model = init_chat_model("openai:…").bind_tools(tools)`.
 """
 
 import tempfile
@@ -26,19 +26,19 @@ BUDGET = ManagedMemoryConfig(threshold_tokens=150)
 
 
 def build(memory: AgentMemory, folder: Path) -> Any:
-    """Each turn the context is made to fit, and given memory and experiences, before the model sees it."""
+    """Build the graph. Each turn compacts the context, and adds memory and experiences, before the model call."""
     model, facts = GenericFakeChatModel(messages=iter(SCRIPT)), iter(FACTS)
-    tools = memory.tools()  # the agent's own hands: core memory, archival memory, and what left the context
+    tools = memory.tools()  # tools for core memory, archival memory, and messages that left the context
     library = memory.experiences(folder)
     library.add(ASK)
 
     def agent(state: CompactionState, *, store: BaseStore) -> dict[str, Any]:
-        profile = store.get(("users", "ada"), "profile")  # what all threads share
+        profile = store.get(("users", "ada"), "profile")  # shared by all threads
         system = SystemMessage(f"You plan trips. The user's name is {profile.value['name'] if profile else 'unknown'}.")
         return {"messages": [model.invoke([system, *state["llm_input_messages"]])]}
 
     builder = StateGraph(CompactionState, input_schema=MessagesState)
-    # Each goes on from what the one before it made of the history.
+    # Each node continues with the context of the previous node.
     builder.add_node("compact", memory.compaction(lambda _: "They saw many trams.", BUDGET))
     builder.add_node("inject", memory.inject())
     builder.add_node("experience", library.selector())
