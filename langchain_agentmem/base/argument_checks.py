@@ -256,14 +256,14 @@ class MemoryLimits(Options):
     """Upper limits for what callers may pass, for `AgentMemory(limits=MemoryLimits(...))`.
 
     Attributes:
-        value_bytes: Bytes of one value as it is stored: a message with all that it holds, an item, a record, a fact, an
-            entry of the audit trail, a part of a checkpoint. Default: 256 MiB.
+        value_bytes: Bytes of one stored value: a whole message, an item, a record, a fact, an audit entry, or a part of
+            a checkpoint. Default: 256 MiB.
         batch: Values that one call writes: messages, items, blobs. Default: 1,000,000.
-        query_chars: Characters of a query of a search. Default: 1,000,000, of which the first 100,000 count.
-        conditions: Conditions of a filter of a store, those within others included; kinds, and roles, that a search is
-            narrowed to. Default: 1,000.
+        query_chars: Characters of a search query. Only the first 100,000 are used. Default: 1,000,000.
+        conditions: Conditions of a store filter, including nested conditions. Also kinds and roles of a search.
+            Default: 1,000.
         tags: Tags of a record. Default: 1,000.
-        import_bytes: Bytes of a file that is read as a whole, as those of other programs are. Default: 1 GiB.
+        import_bytes: Bytes of a file that is read as a whole, such as a file of another program. Default: 1 GiB.
 
     Raises:
         InvalidInput: A limit is no whole number of 1 or more.
