@@ -27,7 +27,7 @@ def main(folder: Path) -> None:
         trail = memory.audit
         report = trail.import_document(path)
         print(f"{report.added} entries added, {len(report.lost)} lost:", *report.lost)
-        print("a copy of the damaged file is kept:", report.kept is not None)
+        print("a copy of the damaged file is kept:", report.copy_path is not None)
         print(f"once more: {trail.import_document(path).added} are new")
 
         print("--- the same calls as before")

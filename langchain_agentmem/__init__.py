@@ -37,12 +37,12 @@ Names are loaded when they are first used, so that importing this package is qui
 
 from __future__ import annotations
 
-from langchain_agentmem.base.lazy_imports import homes_in_stub, lazily
+from langchain_agentmem.base.lazy_imports import lazy_exports, modules_in_stub
 
 __version__ = "0.1.0"
 
-_HOMES = homes_in_stub(__name__)
+_MODULES = modules_in_stub(__name__)
 _NEED_AN_EXTRA = {"CompactionMiddleware", "ExperienceMiddleware", "MemoryMiddleware"}
-__all__ = [name for name in sorted(_HOMES) if name not in _NEED_AN_EXTRA]
+__all__ = [name for name in sorted(_MODULES) if name not in _NEED_AN_EXTRA]
 
-__getattr__, __dir__ = lazily(__name__, _HOMES)
+__getattr__, __dir__ = lazy_exports(__name__, _MODULES)

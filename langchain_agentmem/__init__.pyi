@@ -6,7 +6,7 @@ from langchain_agentmem.base.argument_checks import MemoryLimits as MemoryLimits
 from langchain_agentmem.base.events import CompactionEvent as CompactionEvent
 from langchain_agentmem.base.events import MemoryEvent as MemoryEvent
 from langchain_agentmem.base.events import MemoryResetEvent as MemoryResetEvent
-from langchain_agentmem.base.fencing import harmless as harmless
+from langchain_agentmem.base.fencing import sanitize_text as sanitize_text
 from langchain_agentmem.base.redaction import redact as redact
 from langchain_agentmem.base.redaction import redact_value as redact_value
 from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver as AgentMemorySaver

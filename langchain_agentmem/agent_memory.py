@@ -25,28 +25,35 @@ from uuid import UUID
 
 import langchain_agentmem as public  # which loads a class when it is first used
 from langchain_agentmem.base.argument_checks import (
-    USUAL_LIMITS,
+    DEFAULT_LIMITS,
     MemoryLimits,
     check_flag,
     check_instance,
+    check_name,
     check_value,
-    name_given,
-    texts_given,
+    parse_texts,
 )
 from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
 from langchain_agentmem.base.concurrency import Closable, awaited
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.base.events import Hook, Watch
-from langchain_agentmem.base.namespaces import Namespace, ThreadLike, config_given, configurable_of, id_of, scopes_given
+from langchain_agentmem.base.namespaces import (
+    Namespace,
+    ThreadLike,
+    check_config,
+    check_id,
+    configurable_of,
+    parse_scopes,
+)
 from langchain_agentmem.base.origins import SourceName, Trust
 from langchain_agentmem.conversations.conversation_memory import ConversationMemory
-from langchain_agentmem.conversations.persistence import checked_retention
+from langchain_agentmem.conversations.log_memory import check_retention
 from langchain_agentmem.errors import InvalidInput, MissingExtra, safe_repr
 from langchain_agentmem.language_models.model_calls import ModelLike, written_by
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import DatabaseOptions
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.tracing import Content, documents, given_only
+from langchain_agentmem.tracing import Content, document_outputs, drop_none
 from langchain_agentmem.upkeep.maintenance import Maintenance
 
 if TYPE_CHECKING:
@@ -61,14 +68,14 @@ if TYPE_CHECKING:
     from langchain_agentmem.compaction.managed_conversation import ProcessStrategy, RetrievalStrategy, TriggerStrategy
     from langchain_agentmem.facts.fact_tools import RememberFactsOptions
     from langchain_agentmem.importers import SourceKind
-    from langchain_agentmem.importers.moving import MovingReport
+    from langchain_agentmem.importers.import_runner import ImportSummary
     from langchain_agentmem.injection.memory_injection import InjectionOptions
     from langchain_agentmem.layers.memory_corrections import Corrections
-    from langchain_agentmem.rewinding.branches import Standpoint
+    from langchain_agentmem.rewinding.branches import MemoryPosition
     from langchain_agentmem.search.memory_search import MemoryKind
     from langchain_agentmem.search.ranking import Weights
     from langchain_agentmem.search.timeline import Order
-    from langchain_agentmem.stores.agent_store import IndexGiven
+    from langchain_agentmem.stores.agent_store import IndexLike
     from langchain_agentmem.stores.retriever import SearchOptions
 
 
@@ -140,7 +147,7 @@ class AgentMemory(Maintenance, Closable):
         strict: bool = False,
         retention: Retention | None = None,
         record: Sequence[str] = ("messages",),
-        index: IndexGiven | None = None,
+        index: IndexLike | None = None,
         weights: Weights | None = None,
         synchronous: Literal["NORMAL", "FULL"] = "NORMAL",
         busy_timeout: float = 60.0,
@@ -149,30 +156,30 @@ class AgentMemory(Maintenance, Closable):
         pool_size: int = 10,
         read_only: bool = False,
         migrate: bool = True,
-        limits: MemoryLimits = USUAL_LIMITS,
+        limits: MemoryLimits = DEFAULT_LIMITS,
         key: KeyLike | None = None,
         clock: Clock = utc_now,
         new_id: NewId = new_uuid,
     ) -> None:
         key = EncryptionKey.of(key)  # which no traceback shows
-        self.retention = checked_retention(retention)
+        self.retention = check_retention(retention)
         self.strict = check_flag("strict", strict)
-        self.record = tuple(dict.fromkeys(texts_given(record, "The channels to record")))
+        self.record = tuple(dict.fromkeys(parse_texts(record, "The channels to record")))
         if weights is not None:
             from langchain_agentmem.search.ranking import Weights  # noqa: PLC0415 - who weighs pays
 
             check_instance(Weights, weights, "weights")
         self.weights = weights
-        scopes = scopes_given(namespace, bare_threads=bare_threads, on_thread_delete=on_thread_delete)
+        scopes = parse_scopes(namespace, bare_threads=bare_threads, on_thread_delete=on_thread_delete)
         if index is not None:
-            from langchain_agentmem.stores.agent_store import index_given  # noqa: PLC0415 - it loads LangGraph
+            from langchain_agentmem.stores.agent_store import parse_index  # noqa: PLC0415 - it loads LangGraph
 
-            index, _ = index_given(index)
-        opening = DatabaseOptions(
+            index, _ = parse_index(index)
+        options = DatabaseOptions(
             synchronous, busy_timeout, timeout, schema, pool_size, read_only, migrate, limits, key
         )
         self.database = Database(
-            url, hooks=hooks, trace_content=trace_content, opening=opening, clock=clock, new_id=new_id, scopes=scopes
+            url, hooks=hooks, trace_content=trace_content, options=options, clock=clock, new_id=new_id, scopes=scopes
         )
         self._index: Any = index
         if index is not None:
@@ -215,11 +222,11 @@ class AgentMemory(Maintenance, Closable):
             InvalidInput: Neither or both are given, the namespace is invalid, the template has no such key, or the
                 namespace lies outside of this memory's own.
         """
-        inside = copy.copy(self)
+        scoped = copy.copy(self)
         for name in vars(type(self)):
-            vars(inside).pop(name, None)  # parts that were made already look at all of it
-        inside.database = self.database.within(self.database.scopes.narrowed(namespace, keys))
-        return inside
+            vars(scoped).pop(name, None)  # parts that were made already look at all of it
+        scoped.database = self.database.with_scopes(self.database.scopes.narrow(namespace, keys))
+        return scoped
 
     def conversation(
         self,
@@ -307,7 +314,9 @@ class AgentMemory(Maintenance, Closable):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return _made("A compaction node cannot be made of this", public.CompactionNode, self, model, config, **options)
+        return _call_checked(
+            "A compaction node cannot be made of this", public.CompactionNode, self, model, config, **options
+        )
 
     def layers(
         self,
@@ -340,8 +349,8 @@ class AgentMemory(Maintenance, Closable):
         Raises:
             InvalidInput: An argument is wrong, or no run surrounds the call.
         """
-        whose = self._standpoint(branch_or_config, namespace, scope)
-        return public.LayeredMemory(self.database, whose, namespace=namespace, settings=settings, model=model)
+        position = self._resolve_position(branch_or_config, namespace, scope)
+        return public.LayeredMemory(self.database, position, namespace=namespace, settings=settings, model=model)
 
     def facts(
         self,
@@ -372,9 +381,9 @@ class AgentMemory(Maintenance, Closable):
         Raises:
             InvalidInput: An argument is wrong, or no run surrounds the call.
         """
-        whose = self._standpoint(branch_or_config, namespace, scope)
+        position = self._resolve_position(branch_or_config, namespace, scope)
         return public.KGMemory(
-            self.database, whose, namespace=namespace, model=model, description=description, settings=settings
+            self.database, position, namespace=namespace, model=model, description=description, settings=settings
         )
 
     def remember_facts(self, model: ModelLike, **options: Unpack[RememberFactsOptions]) -> public.RememberFacts:
@@ -389,7 +398,7 @@ class AgentMemory(Maintenance, Closable):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return _made("Facts cannot be remembered like this", public.RememberFacts, self, model, **options)
+        return _call_checked("Facts cannot be remembered like this", public.RememberFacts, self, model, **options)
 
     def experiences(self, directory: str | os.PathLike[str], *, subfolders: bool = False) -> public.ExperienceLibrary:
         """Return a library of handcrafted experiences: a folder of conditional instructions.
@@ -438,9 +447,9 @@ class AgentMemory(Maintenance, Closable):
             namespace: The session's namespace; a thread's comes from its config. Default: the running config's, else
                 the root.
         """
-        from langchain_agentmem.conversations.session_memory import SessionMemory, is_of_thread  # noqa: PLC0415 - who needs it pays
+        from langchain_agentmem.conversations.session_memory import SessionMemory, is_thread_like  # noqa: PLC0415 - who needs it pays
 
-        retention = None if is_of_thread(session_id) else self.retention  # what follows a thread is kept as it was
+        retention = None if is_thread_like(session_id) else self.retention  # what follows a thread is kept as it was
         return SessionMemory(self.database, session_id, namespace=namespace, retention=retention)
 
     @cached_property
@@ -514,7 +523,7 @@ class AgentMemory(Maintenance, Closable):
         }
         types = Literal["conversation_history", "kg", "layers", "managed_conversation", "session"]
         name = check_value(types, memory_type, "memory_type")
-        return _made(f"A {safe_repr(name)} memory cannot be made of this", makers[name], **options)  # type: ignore[no-any-return]
+        return _call_checked(f"A {safe_repr(name)} memory cannot be made of this", makers[name], **options)  # type: ignore[no-any-return]
 
     def tools(
         self, branch_or_config: str | Mapping[str, Any] | None = None, include: Iterable[str] | None = None
@@ -541,14 +550,14 @@ class AgentMemory(Maintenance, Closable):
         """
         from langchain_agentmem.compaction.compacted_context import ConversationOption  # noqa: PLC0415
         from langchain_agentmem.compaction.dropped_messages import dropped_tools  # noqa: PLC0415
-        from langchain_agentmem.language_models.tool_factory import chosen  # noqa: PLC0415 - who needs it pays
+        from langchain_agentmem.language_models.tool_factory import select_tools  # noqa: PLC0415 - who needs it pays
         from langchain_agentmem.layers.layer_tools import SMALL_SET, layer_tools  # noqa: PLC0415
 
-        dropped = dropped_tools(self, ConversationOption(*self._conversation_named(branch_or_config)))
+        dropped = dropped_tools(self, ConversationOption(*self._parse_conversation(branch_or_config)))
         layers = layer_tools(self, branch_or_config)
         facts = public.fact_tools(self, branch_or_config)
         names = [*(tool.name for tool in dropped), *SMALL_SET] if include is None else include
-        return chosen([*dropped, *layers, *facts], names)
+        return select_tools([*dropped, *layers, *facts], names)
 
     def studio(
         self,
@@ -592,7 +601,9 @@ class AgentMemory(Maintenance, Closable):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return _made("Memory cannot be injected like this", public.MemoryInjection, self, branch_or_config, **options)
+        return _call_checked(
+            "Memory cannot be injected like this", public.MemoryInjection, self, branch_or_config, **options
+        )
 
     def written_by(self, source: SourceName, actor: str | None = None) -> AbstractContextManager[None]:
         """Set the source and actor of memory written in the block, in this task or thread.
@@ -609,7 +620,7 @@ class AgentMemory(Maintenance, Closable):
             InvalidInput: An argument is wrong.
         """
         check_value(SourceName, source, "source")
-        return written_by(source, None if actor is None else name_given(actor, "an actor"))
+        return written_by(source, None if actor is None else check_name(actor, "an actor"))
 
     # -- finding -----------------------------------------------------------------------------------------------
 
@@ -662,18 +673,18 @@ class AgentMemory(Maintenance, Closable):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        from langchain_agentmem.rewinding.outlook import SearchRequest, sought  # noqa: PLC0415 - who searches pays
+        from langchain_agentmem.rewinding.search_view import SearchRequest, build_search  # noqa: PLC0415 - who searches pays
 
-        asked = SearchRequest(
+        request = SearchRequest(
             query, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned, order, trust
         )
         configurable_of(config)  # a step takes it for a config
-        inputs = partial(given_only, asked._asdict())
-        with self.database.step("retrieval.search", inputs, "retriever", config_given(config)) as step:
-            search = sought(self.database, asked, config, self.weights if weights is None else weights)
-            found = search._replace(name=None).find(self.database)
-            step.finish(lambda: documents(found))
-        return found
+        inputs = partial(drop_none, request._asdict())
+        with self.database.step("retrieval.search", inputs, "retriever", check_config(config)) as step:
+            search = build_search(self.database, request, config, self.weights if weights is None else weights)
+            hits = search._replace(name=None).find(self.database)
+            step.finish(lambda: document_outputs(hits))
+        return hits
 
     asearch = awaited(search)
 
@@ -704,7 +715,7 @@ class AgentMemory(Maintenance, Closable):
         dry_run: bool = False,
         allow: Sequence[str] = (),
         progress: Watch | None = None,
-    ) -> MovingReport:
+    ) -> ImportSummary:
         """Import the memory of another program. The source is opened read-only.
 
         Ids, times, roles and tool calls are kept, if the source has them. Each conversation, page of items or
@@ -737,40 +748,42 @@ class AgentMemory(Maintenance, Closable):
             InvalidInput: An argument is wrong, or the source is missing, unreadable, or of another kind.
             MissingExtra: The package that reads the source is not installed.
         """
-        from langchain_agentmem.importers.moving import moving  # noqa: PLC0415 - who needs it pays
+        from langchain_agentmem.importers.import_runner import run_import  # noqa: PLC0415 - who needs it pays
 
         options: dict[str, Any] = {"namespace": namespace, "only": only, "owners": owners}
         options |= {"dry_run": check_flag("dry_run", dry_run), "allow": allow, "progress": progress}
-        return moving(self, kind, source, **options)
+        return run_import(self, kind, source, **options)
 
     aimport_from = awaited(import_from, writes=True)
 
     # -- plumbing ----------------------------------------------------------------------------------------------
 
-    def _standpoint(self, given: Any, namespace: Sequence[str] | None, scope: str) -> Standpoint:
+    def _resolve_position(self, branch_or_config: Any, namespace: Sequence[str] | None, scope: str) -> MemoryPosition:
         """Return the given branch or thread; by default the run's, else the branch "main"."""
-        from langchain_agentmem.rewinding.thread_memory import standpoint_of  # noqa: PLC0415 - who needs it pays
+        from langchain_agentmem.rewinding.thread_memory import resolve_position  # noqa: PLC0415 - who needs it pays
 
         check_value(Literal["shared", "thread"], scope, "scope")
-        return standpoint_of(self.database, given, namespace, alone=scope == "thread")
+        return resolve_position(self.database, branch_or_config, namespace, own_only=scope == "thread")
 
-    def _conversation_named(self, given: str | Mapping[str, Any] | None) -> tuple[str | None, Namespace | None]:
+    def _parse_conversation(self, id_or_config: str | Mapping[str, Any] | None) -> tuple[str | None, Namespace | None]:
         """Return the conversation id and, if given, the namespace of an id or a config."""
-        if given is None or isinstance(given, str):
-            return given, None
-        thread = configurable_of(given).get("thread_id")
+        if id_or_config is None or isinstance(id_or_config, str):
+            return id_or_config, None
+        thread = configurable_of(id_or_config).get("thread_id")
         if thread is None:
-            raise InvalidInput(f"Give the id of a conversation or a config with a thread_id, not {safe_repr(given)}.")
-        return id_of(thread, "conversation"), self.database.scopes.resolve(None, given)
+            raise InvalidInput(
+                f"Give the id of a conversation or a config with a thread_id, not {safe_repr(id_or_config)}."
+            )
+        return check_id(thread, "conversation"), self.database.scopes.resolve(None, id_or_config)
 
 
-def _made(otherwise: str, make: Callable[..., T], /, *given: Any, **options: Any) -> T:
+def _call_checked(error_prefix: str, make: Callable[..., T], /, *args: Any, **options: Any) -> T:
     """Call a class or method with arguments, after checking that it accepts them.
 
-    If it does not, `otherwise` is the beginning of the error message.
+    If it does not, `error_prefix` is the beginning of the error message.
     """
     try:
-        inspect.signature(make).bind(*given, **options)
+        inspect.signature(make).bind(*args, **options)
     except TypeError as error:
-        raise InvalidInput(f"{otherwise}: {error}.") from error
-    return make(*given, **options)
+        raise InvalidInput(f"{error_prefix}: {error}.") from error
+    return make(*args, **options)

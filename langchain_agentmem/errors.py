@@ -29,9 +29,9 @@ import sys
 
 from langchain_agentmem.base.safe_repr import safe_repr as safe_repr  # noqa: PLC0414 - what errors show values by
 
-LONGEST = 4_000
+MAX_ERROR_CHARS = 4_000
 """Characters that the text of an error may have: what the system says of a path holds all of it."""
-_END = 500
+_TAIL_CHARS = 500
 
 
 class AgentMemoryError(Exception):
@@ -39,7 +39,11 @@ class AgentMemoryError(Exception):
 
     def __init__(self, message: str | None = None) -> None:
         text = message or " ".join((type(self).__doc__ or "").split())
-        super().__init__(text if len(text) <= LONGEST else f"{text[: LONGEST - _END - 1]}…{text[-_END:]}")
+        super().__init__(
+            text
+            if len(text) <= MAX_ERROR_CHARS
+            else f"{text[: MAX_ERROR_CHARS - _TAIL_CHARS - 1]}…{text[-_TAIL_CHARS:]}"
+        )
 
 
 class InvalidInput(AgentMemoryError, ValueError):
@@ -123,7 +127,7 @@ class MissingExtra(AgentMemoryError, ImportError):
         self.extra = extra
 
 
-def leaves_the_node(error: BaseException) -> bool:
+def is_graph_bubble_up(error: BaseException) -> bool:
     """Whether LangGraph raised it to leave a node, as `interrupt` does, so that nothing has failed."""
     errors = sys.modules.get("langgraph.errors")  # where a graph runs it is loaded
     return errors is not None and isinstance(error, errors.GraphBubbleUp)

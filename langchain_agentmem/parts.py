@@ -9,12 +9,12 @@ from langchain_agentmem.layers import layer
 from langchain_agentmem.rewinding import thread_memory
 from langchain_agentmem.search import search_index
 from langchain_agentmem.stores import item_search
-from langchain_agentmem.threads import thread_lines
+from langchain_agentmem.threads import thread_rows
 
 PARTS = (
     audit_store.PART,  # erased first, since who adds to the trail holds its end before anything else
     conversation_part.PART,
-    thread_lines.PART,
+    thread_rows.PART,
     item_search.PART,
     thread_memory.PART,
     fact_part.PART,

@@ -21,10 +21,10 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from langchain_agentmem.agent_memory import AgentMemory
-from langchain_agentmem.base.argument_checks import check_whole
+from langchain_agentmem.base.argument_checks import check_integer
 from langchain_agentmem.base.concurrency import Closable, PerProcess
-from langchain_agentmem.base.events import listener_given
-from langchain_agentmem.base.namespaces import Namespace, id_of, path_of
+from langchain_agentmem.base.events import check_callable
+from langchain_agentmem.base.namespaces import Namespace, check_id, path_of
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MemoryClosed, safe_repr
 from langchain_agentmem.storage import DatabaseOptions, is_pool
 
@@ -77,8 +77,8 @@ class Tenants(Closable):
     ) -> None:
         if not is_pool(pool):
             raise InvalidInput(f"pool must be a psycopg_pool.ConnectionPool, not {safe_repr(pool)}.")
-        listener_given(schema_of, "schema_of")
-        check_whole("max_open", max_open, 1)
+        check_callable(schema_of, "schema_of")
+        check_integer("max_open", max_open, 1)
         if schema_of is not None and options.get("namespace") is not None:
             raise InvalidInput("Tenants takes no namespace with schema_of: each memory is bound to (tenant,).")
         try:
@@ -87,7 +87,7 @@ class Tenants(Closable):
             raise InvalidInput(f"Tenants takes the options of AgentMemory without schema: {error}.") from error
         self._schema_of = schema_of
         self._max_open = max_open
-        self._open = partial(AgentMemory, pool, **options)
+        self._open_memory = partial(AgentMemory, pool, **options)
         self._memories: OrderedDict[str, _SchemaMemory] = OrderedDict()
         self._closed = False
 
@@ -101,11 +101,11 @@ class Tenants(Closable):
             InvalidInput: The id is empty, too long or has control characters, or `schema_of` returns no name of a
                 schema.
         """
-        name = id_of(tenant, "tenant")
+        name = check_id(tenant, "tenant")
         if self._schema_of is None:
             return TenantMemory(self, schema_of_tenant(name), None)
         path_of((name,))
-        return TenantMemory(self, DatabaseOptions(schema=self._schema_of(name)).checked().schema, (name,))
+        return TenantMemory(self, DatabaseOptions(schema=self._schema_of(name)).check().schema, (name,))
 
     def close(self) -> None:
         """Close all memories, even those in use, but not the pool. It may be called twice."""
@@ -129,7 +129,7 @@ class Tenants(Closable):
         with self._lock:
             if self._closed:
                 raise MemoryClosed("These Tenants have been closed. Make them again with Tenants(...).")
-            memory = self._memories.setdefault(schema, _SchemaMemory(partial(self._open, schema=schema)))
+            memory = self._memories.setdefault(schema, _SchemaMemory(partial(self._open_memory, schema=schema)))
             memory.users += 1
             self._memories.move_to_end(schema)
         return memory
@@ -147,8 +147,8 @@ class Tenants(Closable):
         with self._lock:
             surplus = len(self._memories) - self._max_open
             unused = [schema for schema, each in self._memories.items() if not each.users]
-            gone = [s for n, s in enumerate(unused) if n < surplus or self._memories[s].memory is None]
-            evicted = [self._memories.pop(schema) for schema in gone]
+            evictable = [s for n, s in enumerate(unused) if n < surplus or self._memories[s].memory is None]
+            evicted = [self._memories.pop(schema) for schema in evictable]
         for each in evicted:
             with suppress(AgentMemoryError):  # no concern of the tenant in whose call it happens
                 each.close()
@@ -169,33 +169,33 @@ class TenantMemory:
         self._tenants, self._schema, self._namespace = tenants, schema, namespace
 
     def __enter__(self) -> AgentMemory:
-        with ExitStack() as failed:
+        with ExitStack() as cleanup:
             memory = self._tenants._acquire(self._schema)
-            failed.callback(self._tenants._release, self._schema)
-            found = self._get(memory)
-            failed.pop_all()
-        return found
+            cleanup.callback(self._tenants._release, self._schema)
+            opened = self._open(memory)
+            cleanup.pop_all()
+        return opened
 
     def __exit__(self, *_: object) -> None:
         self._tenants._release(self._schema)
         self._tenants._evict()
 
     async def __aenter__(self) -> AgentMemory:
-        with ExitStack() as failed:
+        with ExitStack() as cleanup:
             memory = self._tenants._acquire(self._schema)
-            failed.callback(self._tenants._release, self._schema)
-            found = await asyncio.to_thread(self._get, memory)
-            failed.pop_all()
-        return found
+            cleanup.callback(self._tenants._release, self._schema)
+            opened = await asyncio.to_thread(self._open, memory)
+            cleanup.pop_all()
+        return opened
 
     async def __aexit__(self, *_: object) -> None:
         self._tenants._release(self._schema)
         await asyncio.to_thread(self._tenants._evict)
 
-    def _get(self, memory: _SchemaMemory) -> AgentMemory:
+    def _open(self, schema_memory: _SchemaMemory) -> AgentMemory:
         self._tenants._evict()
-        found = memory.get()
-        return found if self._namespace is None else found.within(self._namespace)
+        memory = schema_memory.get()
+        return memory if self._namespace is None else memory.within(self._namespace)
 
 
 class _SchemaMemory:
@@ -209,26 +209,26 @@ class _SchemaMemory:
         users: The number of current users; guarded by the lock of `Tenants`.
     """
 
-    _opening = PerProcess(threading.Lock)
+    _open_lock = PerProcess(threading.Lock)
 
     def __init__(self, open_memory: Callable[[], AgentMemory]) -> None:
-        self._open = open_memory
+        self._open_memory = open_memory
         self._closed = False
         self.memory: AgentMemory | None = None
         self.users = 0
 
     def get(self) -> AgentMemory:
         """Return the memory. One that its user closed is opened again."""
-        with self._opening:
+        with self._open_lock:
             if self._closed:
                 raise MemoryClosed
-            if self.memory is None or not self.memory.database.engine.usable:
-                self.memory = self._open()
+            if self.memory is None or not self.memory.database.engine.is_open:
+                self.memory = self._open_memory()
             return self.memory
 
     def close(self) -> None:
         """Close the memory, and open it no more."""
-        with self._opening:
+        with self._open_lock:
             self._closed = True
             if self.memory is not None:
                 self.memory.close()

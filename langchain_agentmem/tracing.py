@@ -66,7 +66,7 @@ from uuid import uuid4
 
 from langchain_agentmem.base.argument_checks import check_value
 from langchain_agentmem.base.clock import utc_now
-from langchain_agentmem.base.concurrency import is_in_worker, on_callers_loop
+from langchain_agentmem.base.concurrency import is_in_worker, run_on_callers_loop
 from langchain_agentmem.base.events import FirstFailures, Hooks, StepFinished, StepStarted
 from langchain_agentmem.base.namespaces import running_config
 
@@ -77,8 +77,8 @@ logger = logging.getLogger("langchain_agentmem.tracing")
 
 # --- Who listens, and the runs of LangChain --------------------------------------------------------------------------
 
-_TURNS = tuple(f"on_{kind}_{turn}" for kind in ("chain", "retriever") for turn in ("start", "end", "error"))
-_SILENT = "langchain_core.callbacks.base"
+_STEP_EVENTS = tuple(f"on_{kind}_{turn}" for kind in ("chain", "retriever") for turn in ("start", "end", "error"))
+_NOOP_MODULE = "langchain_core.callbacks.base"
 """The module of the methods of LangChain's handlers that do nothing."""
 
 
@@ -94,45 +94,47 @@ def may_be_traced(config: Mapping[str, Any] | None) -> bool:
                 return True
         callbacks: Any = modules.get("langchain_core.callbacks.base")
         for value in () if callbacks is None else copy_context().values():  # among them the one of `collect_runs`
-            if isinstance(value, callbacks.BaseCallbackHandler) and listens(value):
+            if isinstance(value, callbacks.BaseCallbackHandler) and is_step_listener(value):
                 return True
-        if (switches := modules.get("langchain_core.globals")) is not None and switches.get_debug():
+        if (langchain_globals := modules.get("langchain_core.globals")) is not None and langchain_globals.get_debug():
             return True
         langsmith = modules.get("langsmith.utils")
-        return environment_asks_for_tracing() if langsmith is None else bool(langsmith.tracing_is_enabled())
+        return has_tracing_env() if langsmith is None else bool(langsmith.tracing_is_enabled())
     except AttributeError:  # another thread is importing one of them
         return True
 
 
-def listens(handler: Any) -> bool:
+def is_step_listener(handler: Any) -> bool:
     """Return whether a handler receives the events of steps.
 
     The handler that watches attempts of nodes (`rewinding/`) does not.
     """
-    kind: Any = type(handler)
-    return _hears_steps(kind) and not getattr(handler, "hears_nodes_only", False)
+    handler_class: Any = type(handler)
+    return _handles_steps(handler_class) and not getattr(handler, "hears_nodes_only", False)
 
 
 @functools.lru_cache(256)
-def _hears_steps(kind: Any) -> bool:
+def _handles_steps(handler_class: Any) -> bool:
     """Return whether handlers of a class handle the start or end of a step.
 
     Token counters handle only events of models.
     """
-    if kind.__module__.startswith("langgraph."):
+    if handler_class.__module__.startswith("langgraph."):
         return False  # they stream what models, tools and nodes say
-    if kind.__getattribute__ is not object.__getattribute__ or hasattr(kind, "__getattr__"):
+    if handler_class.__getattribute__ is not object.__getattribute__ or hasattr(handler_class, "__getattr__"):
         return True
-    return any(getattr(getattr(kind, turn, None), "__module__", None) != _SILENT for turn in _TURNS)
+    return any(
+        getattr(getattr(handler_class, event, None), "__module__", None) != _NOOP_MODULE for event in _STEP_EVENTS
+    )
 
 
 def _has_handlers(callbacks: Any) -> bool:
     handlers = getattr(callbacks, "handlers", callbacks)
-    return any(map(listens, handlers)) if isinstance(handlers, list) else handlers is not None
+    return any(map(is_step_listener, handlers)) if isinstance(handlers, list) else handlers is not None
 
 
 @functools.cache
-def environment_asks_for_tracing() -> bool:
+def has_tracing_env() -> bool:
     """Return whether the environment turns on LangSmith tracing.
 
     The result is cached, as in LangSmith: a lookup takes 5 us.
@@ -152,11 +154,11 @@ def manager_of(config: RunnableConfig, *, asynchronous: bool) -> Any | None:
     from langchain_core.runnables import config as configs  # noqa: PLC0415 - it takes a quarter of a second
 
     # The manager is ours alone, and runs called within the step inherit from another list.
-    made: Any = (
+    manager_for_config: Any = (
         configs.get_async_callback_manager_for_config if asynchronous else configs.get_callback_manager_for_config
     )
-    manager = made(config)
-    manager.handlers = list(filter(listens, manager.handlers))
+    manager = manager_for_config(config)
+    manager.handlers = list(filter(is_step_listener, manager.handlers))
     return manager if manager.handlers else None
 
 
@@ -171,7 +173,7 @@ def start_run(manager: Any, run_type: RunType, name: str, inputs: dict[str, Any]
 
 
 @contextlib.contextmanager
-def surrounding(run: Any, config: RunnableConfig) -> Iterator[None]:
+def set_parent_run(run: Any, config: RunnableConfig) -> Iterator[None]:
     """Make a run the parent in the block, for LangChain and `@traceable` functions."""
     from langchain_core.runnables.config import patch_config  # noqa: PLC0415
     from langchain_core.tracers.langchain import LangChainTracer  # noqa: PLC0415
@@ -179,7 +181,7 @@ def surrounding(run: Any, config: RunnableConfig) -> Iterator[None]:
     child = run.get_child()
     tracers = [each for each in child.handlers if isinstance(each, LangChainTracer)]
     trees = filter(None, (each.run_map.get(str(run.run_id)) for each in tracers))
-    with within(patch_config(config, callbacks=child)):
+    with use_config(patch_config(config, callbacks=child)):
         if (tree := next(trees, None)) is None:
             yield
             return
@@ -207,7 +209,7 @@ def end_run(run: Any, run_type: RunType, outputs: dict[str, Any] | None, error: 
 
 
 @contextlib.contextmanager
-def within(config: RunnableConfig | None) -> Iterator[RunnableConfig]:
+def use_config(config: RunnableConfig | None) -> Iterator[RunnableConfig]:
     """Set a completed config for the block, as a Runnable does, without a visible run."""
     from langchain_core.runnables.config import ensure_config, var_child_runnable_config  # noqa: PLC0415
 
@@ -220,7 +222,7 @@ def within(config: RunnableConfig | None) -> Iterator[RunnableConfig]:
 
 
 @contextlib.contextmanager
-def unseen() -> Iterator[None]:
+def hide_runs() -> Iterator[None]:
     """Hide LangChain's runs in the block from all tracers that record content.
 
     Handlers that only count tokens, and the package's own, still receive events.
@@ -230,16 +232,16 @@ def unseen() -> Iterator[None]:
     from langsmith import tracing_context  # noqa: PLC0415
 
     # Whatever LangChain would add to each run that begins is taken away first, or the manager would be given it.
-    with contextlib.ExitStack() as surroundings:
-        surroundings.enter_context(tracing_context(enabled=False))
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(tracing_context(enabled=False))
         for variable, value in copy_context().items():
             if isinstance(value, BaseCallbackHandler) and not _is_content_free(value):
-                surroundings.callback(variable.reset, variable.set(None))
+                stack.callback(variable.reset, variable.set(None))
         config = configs.ensure_config()
         manager = configs.get_callback_manager_for_config(config)
-        for kept in (manager.handlers, manager.inheritable_handlers):
-            kept[:] = filter(_is_content_free, kept)
-        surroundings.enter_context(within(configs.patch_config(config, callbacks=manager)))
+        for handlers in (manager.handlers, manager.inheritable_handlers):
+            handlers[:] = filter(_is_content_free, handlers)
+        stack.enter_context(use_config(configs.patch_config(config, callbacks=manager)))
         yield
 
 
@@ -254,7 +256,7 @@ def _is_content_free(handler: Any) -> bool:
 Content: TypeAlias = bool | Callable[[str], str]
 """The form of content in traces: True for full text, False for none, or a function that transforms it."""
 
-NAMES = {
+NAME_KEYS = {
     "branch", "branches", "checkpoint_ns", "duration", "error_type", "from_branch", "into", "junk", "kind", "kinds",
     "layer", "layers", "level", "memory", "model", "namespace", "namespace_prefix", "namespace_suffix", "namespaces",
     "operation", "prefer", "processors", "provider", "recommendations", "role", "roles", "scope", "source", "stage",
@@ -262,102 +264,107 @@ NAMES = {
 }  # fmt: skip
 """Keys whose texts are names, in addition to keys that are or end in "id", "ids" and "at", and those of "agentmem"."""
 
-GIVEN = {"filter", "value", "values"}
+USER_VALUE_KEYS = {"filter", "value", "values"}
 """Keys of what users gave in a form of their own. Its keys say nothing, and its numbers are content too."""
 
-_DEEPEST = 8
-_LISTED = 20
-_CHARACTERS, _LENGTH_SHOWN = 300, 30
+_MAX_DEPTH = 8
+_MAX_ITEMS = 20
+_MAX_CHARS, _SUFFIX_CHARS = 300, 30
 
 
 class RedactedError(Exception):
     """A stand-in for an error whose text is content. It is never raised."""
 
 
-def _masked(key: str, value: Any, content: Content) -> Any:
+def _mask_value(key: str, value: Any, content: Content) -> Any:
     if isinstance(value, str):
-        return value if _names(key) else _text(value, content)
-    if key in GIVEN and isinstance(value, list | dict):
-        return _text(json.dumps(value, ensure_ascii=False), content)
+        return value if _is_name_key(key) else _mask_text(value, content)
+    if key in USER_VALUE_KEYS and isinstance(value, list | dict):
+        return _mask_text(json.dumps(value, ensure_ascii=False), content)
     if isinstance(value, list):
-        return [_masked(key, each, content) for each in value]
+        return [_mask_value(key, each, content) for each in value]
     if isinstance(value, dict):
-        masked = {name: _masked(name, each, content) for name, each in value.items()}
-        about = value.get("metadata")
-        if "id" in value and "item" in (value.get("kind"), about.get("kind") if isinstance(about, dict) else None):
-            masked["id"] = _text(str(value["id"]), content)  # an item of a store, whose id is a key that a user chose
+        masked = {name: _mask_value(name, each, content) for name, each in value.items()}
+        metadata = value.get("metadata")
+        if "id" in value and "item" in (
+            value.get("kind"),
+            metadata.get("kind") if isinstance(metadata, dict) else None,
+        ):
+            masked["id"] = _mask_text(
+                str(value["id"]), content
+            )  # an item of a store, whose id is a key that a user chose
         return masked
     return value
 
 
-def _text(text: str, content: Content) -> str:
+def _mask_text(text: str, content: Content) -> str:
     return str(content(text)) if callable(content) else f"<{len(text)} characters>"
 
 
-def _names(key: str) -> bool:
+def _is_name_key(key: str) -> bool:
     return (
-        key in NAMES
+        key in NAME_KEYS
         or key in {"id", "ids", "at"}
         or key.endswith(("_id", "_ids", "_at"))
         or key.startswith(("agentmem_", "langgraph_"))
     )
 
 
-def documents(found: Iterable[Any], kind: str | None = None) -> dict[str, Any]:
+def document_outputs(hits: Iterable[Any], kind: str | None = None) -> dict[str, Any]:
     """Return a retriever's outputs: the hits as documents, with the reasons for each.
 
     Args:
-        found: The hits.
+        hits: The hits.
         kind: The kind of all of them. Default: the kind of each.
     """
-    return {"documents": [_document(each, kind or each.kind) for each in found]}
+    return {"documents": [_format_document(each, kind or each.kind) for each in hits]}
 
 
-def _document(hit: Any, kind: str) -> dict[str, Any]:
+def _format_document(hit: Any, kind: str) -> dict[str, Any]:
     text = hit.text if hasattr(hit, "text") else hit.content
     score = None if hit.score is None else round(hit.score, 4)
     why = None if hit.why is None else str(hit.why)
     return {"id": hit.id, "page_content": text, "metadata": {"id": hit.id, "kind": kind, "score": score, "why": why}}
 
 
-def outcome(value: Any, **names: str) -> dict[str, Any]:
+def format_result(value: Any, **names: str) -> dict[str, Any]:
     """Return the trace form of a result: the fields of a record, or a count and the items.
 
     The keys of a mapping may be chosen by a user, so each is shown as a value.
 
     Args:
         value: The result.
-        **names: The names to show, by field name, for fields whose name is in `NAMES` but that hold content.
+        **names: The names to show, by field name, for fields whose name is in `NAME_KEYS` but that hold content.
     """
     if isinstance(value, Mapping):
         value = [{"key": key, "value": each} for key, each in value.items()]
-    shown = summary(value)
-    if isinstance(shown, list):
-        shown = {"count": len(value), "items": shown}
-    elif not isinstance(shown, dict):
-        shown = {"result": shown}
-    for each in shown.get("items", [shown]) if names else ():
+    result = summarize_value(value)
+    if isinstance(result, list):
+        result = {"count": len(value), "items": result}
+    elif not isinstance(result, dict):
+        result = {"result": result}
+    for each in result.get("items", [result]) if names else ():
         for name in names.keys() & each if isinstance(each, dict) else ():
             each[names[name]] = each.pop(name)
-    return shown
+    return result
 
 
-def given_only(values: Mapping[str, Any]) -> dict[str, Any]:
+def drop_none(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values that are not None, as inputs of a step."""
     return {name: value for name, value in values.items() if value is not None}
 
 
-def brief(text: str) -> str:
+def shorten_text(text: str) -> str:
     """Return the first 300 characters of a text, and how long it is if it is longer.
 
     Half a surrogate pair cannot be sent: storage keeps it exactly, a trace need not.
     """
-    is_long = len(text) > _CHARACTERS + _LENGTH_SHOWN
-    shown = f"{text[:_CHARACTERS]}… ({len(text)} characters)" if is_long else text
-    return shown if shown.isascii() else shown.encode("utf-8", "backslashreplace").decode()
+    is_long = len(text) > _MAX_CHARS + _SUFFIX_CHARS
+    shortened = f"{text[:_MAX_CHARS]}… ({len(text)} characters)" if is_long else text
+    return shortened if shortened.isascii() else shortened.encode("utf-8", "backslashreplace").decode()
 
 
-def summary(value: Any, depth: int = 0) -> Any:  # noqa: C901, PLR0911 - one line for each type
+def summarize_value(value: Any, depth: int = 0) -> Any:  # noqa: C901, PLR0911 - one line for each type
     """Return readable data: ids, numbers, and the first 300 characters of texts.
 
     Args:
@@ -369,30 +376,32 @@ def summary(value: Any, depth: int = 0) -> Any:  # noqa: C901, PLR0911 - one lin
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, str):
-        return brief(value)
+        return shorten_text(value)
     if isinstance(value, bytes | bytearray | memoryview):
         return f"<{len(value)} bytes>"
     if isinstance(value, date):
         return value.isoformat()
-    if depth >= _DEEPEST:  # which also ends cycles
+    if depth >= _MAX_DEPTH:  # which also ends cycles
         return "…"
     if isinstance(value, Mapping):
-        return {brief(str(key)): summary(each, depth + 1) for key, each in islice(value.items(), _LISTED)}
+        return {
+            shorten_text(str(key)): summarize_value(each, depth + 1) for key, each in islice(value.items(), _MAX_ITEMS)
+        }
     if not isinstance(value, type):
         for name in ("_asdict", "model_dump"):  # of named tuples, and of LangChain's messages
             if callable(fields_of := getattr(value, name, None)):
-                return {key: summary(each, depth + 1) for key, each in fields_of().items()}
+                return {key: summarize_value(each, depth + 1) for key, each in fields_of().items()}
     if isinstance(value, list | tuple | set | frozenset):
-        listed = [summary(each, depth + 1) for each in islice(value, _LISTED)]
-        return listed if len(value) <= _LISTED else [*listed, f"… ({len(value)} in all)"]
+        items = [summarize_value(each, depth + 1) for each in islice(value, _MAX_ITEMS)]
+        return items if len(value) <= _MAX_ITEMS else [*items, f"… ({len(value)} in all)"]
     if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: summary(getattr(value, each.name), depth + 1) for each in fields(value)}
-    return brief(str(value))
+        return {each.name: summarize_value(getattr(value, each.name), depth + 1) for each in fields(value)}
+    return shorten_text(str(value))
 
 
 # --- Steps: they begin, end, and tell whoever listens -----------------------------------------------------------------
 
-WHERE = {
+LOCATION_KEYS = {
     "thread_id": "thread_id",
     "conversation_id": "conversation_id",
     "checkpoint_id": "checkpoint_id",
@@ -402,17 +411,17 @@ WHERE = {
 """Inputs that say where a step happens, and what the metadata calls them. LangSmith groups by those of the thread."""
 
 
-def _where(config: Mapping[str, Any] | None, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def _locate_step(config: Mapping[str, Any] | None, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the location of a step, from its inputs, the given config or the running one.
 
     Inputs take precedence, then the given config.
     """
-    found: dict[str, Any] = {}
+    location: dict[str, Any] = {}
     for each in (running_config(), config):
         configurable = (each or {}).get("configurable") or {}
         checkpoints = configurable.get("checkpoint_map") or {}  # of the graphs that this runs in
         graph = str(configurable.get("checkpoint_ns") or "").rpartition("|")[0]
-        found |= given_only(
+        location |= drop_none(
             {
                 "thread_id": configurable.get("thread_id"),
                 "checkpoint_id": configurable.get("checkpoint_id") or checkpoints.get(graph),
@@ -420,22 +429,22 @@ def _where(config: Mapping[str, Any] | None, inputs: Mapping[str, Any]) -> dict[
                 "agentmem_namespace": configurable.get("agentmem_namespace"),
             }
         )
-    found |= given_only({name: inputs.get(key) for key, name in WHERE.items()})
-    namespace = found.get("agentmem_namespace", "")
-    return found if isinstance(namespace, str) else found | {"agentmem_namespace": "/".join(map(str, namespace))}
+    location |= drop_none({name: inputs.get(key) for key, name in LOCATION_KEYS.items()})
+    namespace = location.get("agentmem_namespace", "")
+    return location if isinstance(namespace, str) else location | {"agentmem_namespace": "/".join(map(str, namespace))}
 
 
 Values: TypeAlias = Mapping[str, Any]
 Thunk: TypeAlias = Callable[[], Values]
 
-_open: ContextVar[str | None] = ContextVar("agentmem_step", default=None)
+_current_step_id: ContextVar[str | None] = ContextVar("agentmem_step", default=None)
 """The step that this runs within."""
 
 
 class Step:
     """An operation in the block of `Tracing.step`. This base class serves without listeners."""
 
-    listening = False
+    has_listeners = False
     """True if anybody receives the outputs. Check this before gathering costly outputs."""
 
     def finish(self, outputs: Thunk) -> None:
@@ -454,7 +463,7 @@ class Step:
         """Do nothing."""
 
 
-SILENT = Step()
+NULL_STEP = Step()
 """The step without listeners, shared by all: it has no state."""
 
 
@@ -471,11 +480,11 @@ class Tracing:
         InvalidInput: `content` is something else.
     """
 
-    __slots__ = ("_content", "_failures", "hooked", "hooks", "metadata")
+    __slots__ = ("_content", "_failures", "has_hooks", "hooks", "metadata")
 
     def __init__(self, hooks: Hooks | None = None, metadata: Values | None = None, *, content: Content = True) -> None:
         self.hooks = Hooks() if hooks is None else hooks
-        self.hooked = bool(self.hooks)
+        self.has_hooks = bool(self.hooks)
         self.metadata = dict(metadata or {})
         self._content: Content = check_value(Content, content, "trace_content")
         self._failures = FirstFailures(logger)
@@ -509,43 +518,49 @@ class Tracing:
             A step to enter once. It raises no error of its own, and hides no error of the block.
         """
         traced = may_be_traced(config)
-        if not traced and not self.hooked and not logger.isEnabledFor(logging.DEBUG):
-            return SILENT
+        if not traced and not self.has_hooks and not logger.isEnabledFor(logging.DEBUG):
+            return NULL_STEP
         return _TracedStep(self, name, run_type, inputs, config, traced)
 
-    within = staticmethod(within)
+    use_config = staticmethod(use_config)
 
-    def private(self) -> contextlib.AbstractContextManager[None]:
+    def hide_private_runs(self) -> contextlib.AbstractContextManager[None]:
         """Return a context that hides LangChain's own runs where content is withheld.
 
         An example is the run of a model's call.
         """
-        return contextlib.nullcontext() if self.shows_content else unseen()
+        return contextlib.nullcontext() if self.shows_content else hide_runs()
 
     @contextlib.contextmanager
-    def unharmed(self, doing: str) -> Iterator[None]:
+    def suppress_errors(self, action: str) -> Iterator[None]:
         """Keep errors of the block from the operation, and log them the first time."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 - looking on may not break what is looked at
-            told = (
+            logged = (
                 error if self.shows_content else RedactedError(type(error).__name__).with_traceback(error.__traceback__)
             )
-            self._failures.report(doing, "Tracing failed %s; memory goes on.", doing, error=told)
+            self._failures.report(action, "Tracing failed %s; memory goes on.", action, error=logged)
 
-    def evaluate(self, thunk: Thunk | None, doing: str) -> dict[str, Any]:
+    def evaluate(self, thunk: Thunk | None, action: str) -> dict[str, Any]:
         """Return the function's result in the form to show; {} if the function fails."""
-        with self.unharmed(doing):
-            told = {} if thunk is None else {key: summary(value) for key, value in thunk().items()}
+        with self.suppress_errors(action):
+            values = {} if thunk is None else {key: summarize_value(value) for key, value in thunk().items()}
             content = self._content
-            return told if content is True else {key: _masked(key, value, content) for key, value in told.items()}
+            return (
+                values if content is True else {key: _mask_value(key, value, content) for key, value in values.items()}
+            )
         return {}
 
-    def shown_error(self, error: BaseException) -> BaseException:
+    def mask_error(self, error: BaseException) -> BaseException:
         """Return an error in the form to show."""
-        with self.unharmed("to show an error"):
+        with self.suppress_errors("to show an error"):
             content = self._content
-            return error if content is True else RedactedError(f"{type(error).__name__}: {_text(str(error), content)}")
+            return (
+                error
+                if content is True
+                else RedactedError(f"{type(error).__name__}: {_mask_text(str(error), content)}")
+            )
         return RedactedError(type(error).__name__)  # what should have masked its text has failed
 
 
@@ -562,8 +577,8 @@ class _TracedStep(Step):
     _in_worker: bool = field(default_factory=is_in_worker)
     _outputs: Thunk | None = None
     _run: Any = None
-    _inside: Token[str | None] | None = None
-    _surroundings: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    _step_token: Token[str | None] | None = None
+    _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     def finish(self, outputs: Thunk) -> None:
         self._outputs = outputs
@@ -574,55 +589,57 @@ class _TracedStep(Step):
         self._event = event
         manager = None
         if self._traced:
-            with tracing.unharmed(f"to find who listens to {self._name}"):
+            with tracing.suppress_errors(f"to find who listens to {self._name}"):
                 from langchain_core.runnables.config import ensure_config  # noqa: PLC0415 - as above
 
                 self._config = ensure_config(self._config)
                 manager = manager_of(self._config, asynchronous=self._in_worker)
-        if manager is not None or tracing.hooked:
+        if manager is not None or tracing.has_hooks:
             inputs = event["inputs"] = tracing.evaluate(self._inputs, f"to read the inputs of {self._name}")
-            where = tracing.evaluate(lambda: _where(self._config, inputs), f"to see where {self._name} happens")
-            event["metadata"] = {**tracing.metadata, **where}
+            location = tracing.evaluate(
+                lambda: _locate_step(self._config, inputs), f"to see where {self._name} happens"
+            )
+            event["metadata"] = {**tracing.metadata, **location}
         if manager is not None:
             start = partial(start_run, manager, self._run_type, self._name, event["inputs"], event["metadata"])
-            with tracing.unharmed(f"to open {self._name}"):
-                self._run = on_callers_loop(start) if self._in_worker else start()
-                self._surroundings.enter_context(surrounding(self._run, self._config or {}))
-        self.listening = self._run is not None or tracing.hooked
-        if self.listening:
+            with tracing.suppress_errors(f"to open {self._name}"):
+                self._run = run_on_callers_loop(start) if self._in_worker else start()
+                self._stack.enter_context(set_parent_run(self._run, self._config or {}))
+        self.has_listeners = self._run is not None or tracing.has_hooks
+        if self.has_listeners:
             event["step_id"] = str(uuid4() if self._run is None else self._run.run_id)
-            event["parent_id"] = _open.get()
-            self._inside = _open.set(event["step_id"])
-        if tracing.hooked:
+            event["parent_id"] = _current_step_id.get()
+            self._step_token = _current_step_id.set(event["step_id"])
+        if tracing.has_hooks:
             tracing.hooks.emit(StepStarted(**event))
-        self._begun = time.perf_counter()
+        self._start_time = time.perf_counter()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         tracing = self._tracing
-        duration = time.perf_counter() - self._begun
+        duration = time.perf_counter() - self._start_time
         # ValueError: the block is left in another context than it was entered in, as a generator's can be. That context
         # is out of reach, and this one was never changed.
         with contextlib.suppress(ValueError):
-            if self._inside is not None:
-                _open.reset(self._inside)
+            if self._step_token is not None:
+                _current_step_id.reset(self._step_token)
         with contextlib.suppress(ValueError):
-            self._surroundings.close()
+            self._stack.close()
         outputs: dict[str, Any] | None = None
-        shown = None if error is None else tracing.shown_error(error)
+        masked_error = None if error is None else tracing.mask_error(error)
         if error is None:
-            thunk = self._outputs if self.listening else None
+            thunk = self._outputs if self.has_listeners else None
             outputs = tracing.evaluate(thunk, f"to read the outputs of {self._name}")
         try:
             if self._run is not None:
-                end = partial(end_run, self._run, self._run_type, outputs, shown)
-                with tracing.unharmed(f"to close {self._name}"):
-                    on_callers_loop(end, always=True) if self._in_worker else end()
+                end = partial(end_run, self._run, self._run_type, outputs, masked_error)
+                with tracing.suppress_errors(f"to close {self._name}"):
+                    run_on_callers_loop(end, always=True) if self._in_worker else end()
         finally:
             # Only the type of an error: its text may quote what was to be remembered.
             failure = "" if error is None else f", failed with {type(error).__name__}"
             logger.debug("%s %.1f ms%s", self._name, duration * 1000, failure)
-            if tracing.hooked:
-                tracing.hooks.emit(StepFinished(**self._event, duration=duration, outputs=outputs, error=shown))
+            if tracing.has_hooks:
+                tracing.hooks.emit(StepFinished(**self._event, duration=duration, outputs=outputs, error=masked_error))

@@ -94,7 +94,7 @@ def check_apart(memories: Mapping[str, AgentMemory], folder: Path) -> None:
     assert other.erase(thread_id="t").threads == 1
     assert seen(one) == before
     one.store.put(("customers", second), "k", {"text": "theirs"})
-    assert other.erase().elsewhere == ()
+    assert other.erase().other_namespaces == ()
     one.store.delete(("customers", second), "k")
     assert other.search("fruit", everything=True) == []
     with pytest.raises(InvalidInput, match=first):

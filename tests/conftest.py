@@ -21,7 +21,7 @@ import pytest
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.conversations import prompt_notes
 from langchain_agentmem.search import vectors
-from langchain_agentmem.storage.queries import numbered
+from langchain_agentmem.storage.queries import number_parameters
 
 from .emptying import PostgresDatabases, SqliteDatabases, direct, quick_in_memory, started
 from .forking import Forks
@@ -39,8 +39,8 @@ ROOM = 4 << 30
 hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.register_profile("quick", hypothesis.settings.get_profile("patient"), max_examples=20)
 hypothesis.settings.load_profile("patient")
-vectors.PATIENCE = 60.0  # nor whether a search found what had just been said,
-prompt_notes.PATIENCE = 60.0  # or notes on prompts were kept
+vectors.SEARCH_WAIT = 60.0  # nor whether a search found what had just been said,
+prompt_notes.WRITE_TIMEOUT = 60.0  # or notes on prompts were kept
 
 
 gc.disable()  # until all tests are collected
@@ -270,12 +270,12 @@ def run_raw(memory: AgentMemory, sql: str, **parameters: object) -> list[dict[st
     """Run SQL on an open memory behind its back, as an accident or another program would; parameters as `:name`."""
     engine = memory.database.engine
     if engine.dialect == "sqlite":
-        with engine._writing:
+        with engine._write_lock:
             return [dict(row) for row in engine._writer.execute(sql, parameters)]
     with psycopg.connect(
         direct(engine._url), autocommit=True, options="-c search_path=agentmem", row_factory=psycopg.rows.dict_row
     ) as connection:
-        text, names = numbered(sql, "$")
+        text, names = number_parameters(sql, "$")
         cursor = psycopg.RawCursor(connection).execute(text, [parameters[name] for name in names])
         return cursor.fetchall() if cursor.description else []
 

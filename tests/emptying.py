@@ -95,8 +95,8 @@ class PostgresDatabases:
         url = direct(url)
         kept = [self._sessions.pop(url)] if url in self._sessions else []
         with pytest.MonkeyPatch.context() as patch:
-            connect = PostgresEngine._session
-            patch.setattr(PostgresEngine, "_session", lambda engine: kept.pop() if kept else connect(engine))
+            connect = PostgresEngine._open_session
+            patch.setattr(PostgresEngine, "_open_session", lambda engine: kept.pop() if kept else connect(engine))
             memory = open_()
         with memory:
             yield memory

@@ -31,7 +31,7 @@ class TestPublicNames:
 
     def test_they_are_all_that_is_exported(self):
         needing_an_extra = {"CompactionMiddleware", "ExperienceMiddleware", "MemoryMiddleware"}
-        assert set(langchain_agentmem._HOMES) == {*langchain_agentmem.__all__, *needing_an_extra}
+        assert set(langchain_agentmem._MODULES) == {*langchain_agentmem.__all__, *needing_an_extra}
         assert set(langchain_agentmem.__all__) <= set(dir(langchain_agentmem))
         public = {"AgentMemory", "ConversationMemory", "SessionMemory", "Message", "MessageError", "Recollection"}
         assert public <= set(langchain_agentmem.__all__)

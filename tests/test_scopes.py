@@ -319,7 +319,7 @@ class TestWithin:
             ada.layers().core.set("city", "Lisbon")
         asyncio.run(ada.aclose())
         assert ada.layers().core.get() == {"city": "Lisbon"}
-        ada.database.whole.close()
+        ada.database.original.close()
 
 
 LABELS = [

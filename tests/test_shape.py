@@ -17,14 +17,14 @@ from langchain_agentmem.storage.engine import migrations
 from langchain_agentmem.storage.queries import DIALECTS
 
 LIMITS = {
-    "lines of code": 33_105,
+    "lines of code": 34_332,
     "files": 170,
     "lines of SQL": 3_228,
     "tables": 38,
     "exported names": 66,
     "public options": 100,
     "attributes of AgentMemory": 35,
-    "lines of code of the tests": 53_807,
+    "lines of code of the tests": 53_911,
 }
 """The size that each of these may have. A commit that removes something lowers it."""
 SAME_NAME: dict[str, str] = {}
@@ -32,7 +32,7 @@ SAME_NAME: dict[str, str] = {}
 OPTION_CLASSES = ("Config", "Options", "Weights", "Limits", "Rule", "Retention", "Policy")
 """The last words of the classes whose fields are options."""
 
-EXPORTED = {*langchain_agentmem.__all__, *langchain_agentmem._HOMES}
+EXPORTED = {*langchain_agentmem.__all__, *langchain_agentmem._MODULES}
 """With the middleware, whose extra may not be installed."""
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "langchain_agentmem"
@@ -158,7 +158,7 @@ def test_files_that_pages_and_docstrings_name_are_there():
 
 
 ITERATES = {
-    "storage/postgres_session.py Session._while": "psycopg's protocol for waiting on a connection",
+    "storage/postgres_session.py Session._receive_while": "psycopg's protocol for waiting on a connection",
     "stores/agent_store.py Sweeper.__await__": "Python's protocol of awaitables",
     "base/concurrency.py AwaitableNumber.__await__": "the same",
     "base/concurrency.py CompletedAwaitable.__await__": "the same",

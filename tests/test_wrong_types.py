@@ -9,7 +9,7 @@ import pytest
 from langchain_agentmem import AgentMemory, FactsConfig, InvalidInput
 from langchain_agentmem.compaction import SummarizationConfig
 from langchain_agentmem.compaction.role_compactor import ContextCompactor
-from langchain_agentmem.errors import LONGEST
+from langchain_agentmem.errors import MAX_ERROR_CHARS
 from langchain_agentmem.stores import item_rows
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -68,11 +68,11 @@ class TestOthers:
         assert memory.store.stop_ttl_sweeper(threading.TIMEOUT_MAX)
 
     def test_a_sweeper_never_waits_longer_than_a_thread_can(self, memory):
-        memory.store.start_ttl_sweeper(item_rows.LONGEST_TTL)
+        memory.store.start_ttl_sweeper(item_rows.MAX_TTL)
         assert memory.store.stop_ttl_sweeper(timeout=60)
 
     def test_no_error_is_longer_than_anybody_reads(self, memory):
         with pytest.raises(InvalidInput) as refused:
             memory.conversation("c").load_from_file("é" * 300_000)
-        assert len(str(refused.value)) <= LONGEST
+        assert len(str(refused.value)) <= MAX_ERROR_CHARS
         assert "File name too long" in str(refused.value)

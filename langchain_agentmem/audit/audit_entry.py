@@ -18,8 +18,8 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-from langchain_agentmem.base.clock import moment, time_given
-from langchain_agentmem.base.encoding import quoted
+from langchain_agentmem.base.clock import check_time, from_micros
+from langchain_agentmem.base.encoding import quote_json
 from langchain_agentmem.base.namespaces import Namespace
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.message import Message
@@ -98,7 +98,7 @@ class AuditEntry:
                 f"A todo is 'open' or 'done', and nothing else has a status: not {safe_repr(self.status)}."
             )
         if self.created_at.tzinfo is not UTC:
-            object.__setattr__(self, "created_at", moment(time_given(self.created_at, "created_at")))
+            object.__setattr__(self, "created_at", from_micros(check_time(self.created_at, "created_at")))
 
     def __hash__(self) -> int:
         return hash(self.id)
@@ -129,7 +129,7 @@ class ChainHead(NamedTuple):
         return f"{self.sequence}:{self.link.hex()}"
 
     @classmethod
-    def of(cls, text: str) -> ChainHead:
+    def parse(cls, text: str) -> ChainHead:
         """Read a head from its text.
 
         Args:
@@ -148,7 +148,7 @@ class ChainHead(NamedTuple):
         return head
 
 
-START = ChainHead(0, bytes(LINK_BYTES))
+EMPTY_CHAIN = ChainHead(0, bytes(LINK_BYTES))
 """The head of an empty chain."""
 
 
@@ -174,7 +174,7 @@ class ChainReport:
         return not self.problems
 
 
-def digest(salt: bytes, fields: Sequence[Any], body: bytes, messages: Sequence[bytes] = ()) -> bytes:
+def entry_digest(salt: bytes, fields: Sequence[Any], body: bytes, messages: Sequence[bytes] = ()) -> bytes:
     """Compute the digest of an entry.
 
     Args:
@@ -183,13 +183,15 @@ def digest(salt: bytes, fields: Sequence[Any], body: bytes, messages: Sequence[b
         body: Its stored body with texts and metadata, uncompressed.
         messages: The digest of the body of each message, in order.
     """
-    said = b"".join(messages)
+    message_bytes = b"".join(messages)
     path, key, kind, conversation, thread, created_at, mark = fields
     # The same text as from `write_plain` for a list of the fields, in half the time.
-    line = (
-        f"[{quoted(path)},{quoted(key)},{quoted(kind)},{'null' if conversation is None else quoted(conversation)},"
-        f"{'null' if thread is None else quoted(thread)},{created_at:d},{'null' if mark is None else quoted(mark)},"
-        f"{len(body)},{len(said)}]\n"
+    header = (
+        f"[{quote_json(path)},{quote_json(key)},{quote_json(kind)},"
+        f"{'null' if conversation is None else quote_json(conversation)},"
+        f"{'null' if thread is None else quote_json(thread)},{created_at:d},"
+        f"{'null' if mark is None else quote_json(mark)},"
+        f"{len(body)},{len(message_bytes)}]\n"
     )
-    whole = line.encode("utf-8", "surrogatepass") + body + said
-    return blake2b(whole, digest_size=LINK_BYTES, key=salt).digest()
+    content = header.encode("utf-8", "surrogatepass") + body + message_bytes
+    return blake2b(content, digest_size=LINK_BYTES, key=salt).digest()

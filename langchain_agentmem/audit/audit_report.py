@@ -26,21 +26,21 @@ from typing import NamedTuple
 
 from langchain_agentmem.audit import audit_rows
 from langchain_agentmem.audit.audit_entry import AuditEntry
-from langchain_agentmem.audit.junk_rules import JunkRule, pattern, reasons
+from langchain_agentmem.audit.junk_rules import JunkRule, junk_reasons, load_pattern
 from langchain_agentmem.audit.legacy_json import MARKS
-from langchain_agentmem.base.clock import micros, moment
+from langchain_agentmem.base.clock import from_micros, to_micros
 from langchain_agentmem.base.namespaces import Namespace, namespace_of
-from langchain_agentmem.base.safe_repr import counted, one_line, size_of
+from langchain_agentmem.base.safe_repr import format_count, format_size, join_lines
 from langchain_agentmem.language_models.model_calls import NO_STREAM
-from langchain_agentmem.search.analysis import STOP_WORDS, terms
+from langchain_agentmem.search.analysis import STOP_WORDS, extract_terms
 from langchain_agentmem.storage import Transaction, query
 
 MOST_READ = 20_000
 """The number of newest entries that are read; all entries are counted."""
 PAGE = 100
-LARGE = 10_000_000
+LARGE_SIZE = 10_000_000
 """Bytes above which an archive is suggested: 10 MB."""
-OLD = timedelta(days=30)
+ARCHIVE_AGE = timedelta(days=30)
 """The least age of archivable entries, and the period of growth and runaway hours."""
 MOST_CONVERSATIONS, MOST_RUNAWAYS = 20, 10
 MOST_TODOS = 1_000
@@ -48,16 +48,16 @@ MOST_TODOS = 1_000
 LEAST_IN_HOUR, TIMES_USUAL = 200, 10
 """A runaway hour has more than `LEAST_IN_HOUR` entries, and more than `TIMES_USUAL` times the median hour's."""
 
-_COUNTED = ("entries", "junk", "archived", "recent", "open_todos", "archivable", "archivable_size")
+_COUNT_FIELDS = ("entries", "junk", "archived", "recent", "open_todos", "archivable", "archivable_size")
 _HOUR = 3_600_000_000
-_TOLD_OF_SECTION = 5
-_LOOKED_AT_OF_REPLY = 10_000
-_SHOWN = 160
-_ENOUGH = 2 / 3
+_SECTION_LINES = 5
+_REPLY_CHARS = 10_000
+_QUOTE_CHARS = 160
+_MIN_OVERLAP = 2 / 3
 """The share of a todo's words that a sentence must have as evidence of its completion."""
 _SENTENCE = re.compile(r"(?<=[.!?;\n])\s+|\n")
-_SAYS_DONE, _SAYS_NOT = (re.compile(pattern(name), re.IGNORECASE) for name in ("done", "not_done"))
-_STOPS = frozenset(each for word in STOP_WORDS for each in terms(word))
+_REPORTS_DONE, _REPORTS_NOT_DONE = (re.compile(load_pattern(name), re.IGNORECASE) for name in ("done", "not_done"))
+_STOP_TERMS = frozenset(each for word in STOP_WORDS for each in extract_terms(word))
 
 
 class RateAnomaly(NamedTuple):
@@ -152,49 +152,49 @@ class AuditHealth(NamedTuple):
     to_show: int
 
     def __str__(self) -> str:
-        return "\n".join(_lines(self))
+        return "\n".join(_format_report(self))
 
 
-def _lines(found: AuditHealth) -> Iterator[str]:
-    hidden = f"{found.junk:,} hidden as junk, {found.archived:,} archived."
-    yield f"{counted(found.entries, 'entries')}, {size_of(found.size)}; {hidden}"
-    if found.read < found.entries:
-        yield f"All are counted, and the newest {found.read:,} are read."
-    if found.entries:
-        yield f"Last 30 days: {counted(found.recent, 'entries')}."
-    if found.is_large:
+def _format_report(report: AuditHealth) -> Iterator[str]:
+    hidden = f"{report.junk:,} hidden as junk, {report.archived:,} archived."
+    yield f"{format_count(report.entries, 'entries')}, {format_size(report.size)}; {hidden}"
+    if report.read < report.entries:
+        yield f"All are counted, and the newest {report.read:,} are read."
+    if report.entries:
+        yield f"Last 30 days: {format_count(report.recent, 'entries')}."
+    if report.is_large:
         yield (
-            f"It is large. Archive {counted(found.archivable, 'entries')} of more than 30 days ago, which take "
-            f"{size_of(found.archivable_size)}."
+            f"It is large. Archive {format_count(report.archivable, 'entries')} of more than 30 days ago, which take "
+            f"{format_size(report.archivable_size)}."
         )
-    hours = [f"{each.hour:%Y-%m-%d %H}:00: {each.entries:,}, usual are {each.usual:,.0f}" for each in found.runaway]
-    yield from _section("Hours with too many entries", hours, len(hours))
-    talks = [
-        f"{'/'.join((*each.namespace, each.conversation_id))}: {counted(each.entries, 'entries')}, "
+    hours = [f"{each.hour:%Y-%m-%d %H}:00: {each.entries:,}, usual are {each.usual:,.0f}" for each in report.runaway]
+    yield from _format_section("Hours with too many entries", hours, len(hours))
+    conversations = [
+        f"{'/'.join((*each.namespace, each.conversation_id))}: {format_count(each.entries, 'entries')}, "
         f"{each.junk / each.entries:.0%} junk, last {each.last_at:%Y-%m-%d %H:%M}"
-        for each in found.largest
+        for each in report.largest
     ]
-    yield from _section(counted(found.conversations, "conversations"), talks, found.conversations)
+    yield from _format_section(format_count(report.conversations, "conversations"), conversations, report.conversations)
     todos = [
-        f"{each.text} ({each.id}, open for {counted(each.age.days, 'days')})"
+        f"{each.text} ({each.id}, open for {format_count(each.age.days, 'days')})"
         + (f"; done, it seems: {each.done_by} says: {each.quote}" if each.done_by else "")
-        for each in found.todos
+        for each in report.todos
     ]
-    yield from _section(counted(found.open_todos, "open todos"), todos, found.open_todos)
-    yield from (f"Junk by {name}: {count:,}, {count / found.entries:.1%}" for name, count in found.hidden.items())
-    if found.to_hide or found.to_show:
-        yield f"By the rules as they are, filter_junk() would hide {found.to_hide:,} more, and show {found.to_show:,}."
+    yield from _format_section(format_count(report.open_todos, "open todos"), todos, report.open_todos)
+    yield from (f"Junk by {name}: {count:,}, {count / report.entries:.1%}" for name, count in report.hidden.items())
+    if report.to_hide or report.to_show:
+        yield f"By the current rules, filter_junk() would hide {report.to_hide:,} more, and show {report.to_show:,}."
 
 
-def _section(title: str, lines: Sequence[str], count: int) -> Iterator[str]:
+def _format_section(title: str, lines: Sequence[str], count: int) -> Iterator[str]:
     if lines:
         yield f"{title}:"
-        yield from (f"  {line}" for line in lines[:_TOLD_OF_SECTION])
-        if count > _TOLD_OF_SECTION:
-            yield f"  … and {count - _TOLD_OF_SECTION:,} more"
+        yield from (f"  {line}" for line in lines[:_SECTION_LINES])
+        if count > _SECTION_LINES:
+            yield f"  … and {count - _SECTION_LINES:,} more"
 
 
-def examine(tx: Transaction, low: str, high: str, *, now: datetime, rules: Sequence[JunkRule]) -> AuditHealth:
+def make_report(tx: Transaction, low: str, high: str, *, now: datetime, rules: Sequence[JunkRule]) -> AuditHealth:
     """Make the health report for the namespaces in a range of paths.
 
     Args:
@@ -204,87 +204,93 @@ def examine(tx: Transaction, low: str, high: str, *, now: datetime, rules: Seque
         now: The current time.
         rules: The junk rules.
     """
-    now, where = now.astimezone(UTC), {"low": low, "high": high}
-    since = micros(now - OLD)
-    [sizes] = query.audit_sizes(tx, **where, since=since)
-    [messages] = query.audit_message_sizes(tx, **where)
-    todos = audit_rows.entries(tx, query.audit_open_todos(tx, **where, limit=MOST_TODOS))
-    about = [(each, frozenset(terms(_text_of(each))) - _STOPS) for each in todos]
+    now, path_range = now.astimezone(UTC), {"low": low, "high": high}
+    since = to_micros(now - ARCHIVE_AGE)
+    [sizes] = query.audit_sizes(tx, **path_range, since=since)
+    [messages] = query.audit_message_sizes(tx, **path_range)
+    todos = audit_rows.load_entries(tx, query.audit_open_todos(tx, **path_range, limit=MOST_TODOS))
+    todo_terms = [(each, frozenset(extract_terms(_todo_text(each))) - _STOP_TERMS) for each in todos]
     done: dict[str, tuple[str, str]] = {}
-    read, differing = 0, Counter[bool]()
-    for entry in _newest(tx, low, high):
+    read, changed = 0, Counter[bool]()
+    for entry in _newest_entries(tx, low, high):
         read += 1
-        is_junk = bool(reasons(entry.kind, entry.prompt, entry.reply, rules))
-        differing[is_junk] += is_junk != bool(entry.junk)
-        for sentence in _sentences_of_completion(entry):
-            words = set(terms(sentence))
-            for todo, told in about:
-                if told and todo.created_at <= entry.created_at and len(words & told) >= _ENOUGH * len(told):
-                    done[todo.id] = entry.id, one_line(sentence, _SHOWN)
+        is_junk = bool(junk_reasons(entry.kind, entry.prompt, entry.reply, rules))
+        changed[is_junk] += is_junk != bool(entry.junk)
+        for sentence in _completion_sentences(entry):
+            words = set(extract_terms(sentence))
+            for todo, todo_words in todo_terms:
+                if (
+                    todo_words
+                    and todo.created_at <= entry.created_at
+                    and len(words & todo_words) >= _MIN_OVERLAP * len(todo_words)
+                ):
+                    done[todo.id] = entry.id, join_lines(sentence, _QUOTE_CHARS)
     hidden: Counter[str] = Counter()
-    for each in query.audit_junk_counts(tx, **where):
+    for each in query.audit_junk_counts(tx, **path_range):
         hidden.update(dict.fromkeys(json.loads(each["junk"]), int(each["entries"])))
-    conversations = query.audit_conversations(tx, **where, limit=MOST_CONVERSATIONS)
+    conversations = query.audit_conversations(tx, **path_range, limit=MOST_CONVERSATIONS)
     size = int(sizes["bytes"]) + int(messages["bytes"])
     return AuditHealth(
-        **{name: int(sizes[name]) for name in _COUNTED},
+        **{name: int(sizes[name]) for name in _COUNT_FIELDS},
         size=size,
         read=read,
-        runaway=_runaway_hours(tx, where, since),
-        conversations=int(conversations[0]["found"]) if conversations else 0,
+        runaway=_runaway_hours(tx, path_range, since),
+        conversations=int(conversations[0]["total"]) if conversations else 0,
         largest=tuple(
             ConversationSize(
                 each["conversation"], namespace_of(each["path"]), int(each["entries"]), int(each["junk"]),
-                moment(each["last_at"]),
+                from_micros(each["last_at"]),
             )
             for each in conversations
         ),
         todos=tuple(
             OpenTodo(
-                each.id, one_line(_text_of(each), _SHOWN), max(now - each.created_at, timedelta(0)),
+                each.id, join_lines(_todo_text(each), _QUOTE_CHARS), max(now - each.created_at, timedelta(0)),
                 *done.get(each.id, (None, "")),
             )
             for each in sorted(todos, key=lambda each: each.created_at)
         ),
-        is_large=size > LARGE,
+        is_large=size > LARGE_SIZE,
         hidden=dict(hidden.most_common()),
-        to_hide=differing[True],
-        to_show=differing[False],
+        to_hide=changed[True],
+        to_show=changed[False],
     )  # fmt: skip
 
 
-def _newest(tx: Transaction, low: str, high: str) -> Iterator[AuditEntry]:
+def _newest_entries(tx: Transaction, low: str, high: str) -> Iterator[AuditEntry]:
     """Yield the newest entries of the namespaces in a range of paths, in ascending order."""
-    before = query.audit_newest_within(tx, low=low, high=high, skip=MOST_READ)
+    before = query.audit_newest_start(tx, low=low, high=high, skip=MOST_READ)
     after = before[0]["sequence"] if before else 0
-    while found := query.audit_within(tx, low=low, high=high, after=after, limit=PAGE):
-        yield from audit_rows.entries(tx, found, messages=False)
+    while found := query.audit_entries_within(tx, low=low, high=high, after=after, limit=PAGE):
+        yield from audit_rows.load_entries(tx, found, messages=False)
         after = found[-1]["sequence"]
 
 
-def _sentences_of_completion(entry: AuditEntry) -> Iterator[str]:
+def _completion_sentences(entry: AuditEntry) -> Iterator[str]:
     """Yield the sentences of a reply or self-reflection that report a completion."""
-    text = entry.reply[:_LOOKED_AT_OF_REPLY]
-    if not entry.junk and (entry.kind == "reflection" or _is_said(entry)) and _SAYS_DONE.search(text):
+    text = entry.reply[:_REPLY_CHARS]
+    if not entry.junk and (entry.kind == "reflection" or _is_agent_entry(entry)) and _REPORTS_DONE.search(text):
         for sentence in _SENTENCE.split(text):
-            if _SAYS_DONE.search(sentence) and not _SAYS_NOT.search(sentence):
+            if _REPORTS_DONE.search(sentence) and not _REPORTS_NOT_DONE.search(sentence):
                 yield sentence
 
 
-def _is_said(entry: AuditEntry) -> bool:
+def _is_agent_entry(entry: AuditEntry) -> bool:
     """Return whether an entry is an exchange, or a model call that the memory did not make."""
     tags = entry.extra.get("tags")  # another database may have sent anything
     is_own = isinstance(tags, list | tuple) and NO_STREAM in tags
     return entry.kind == "exchange" or (entry.kind == "call" and not is_own)
 
 
-def _runaway_hours(tx: Transaction, where: Mapping[str, str], since: int) -> tuple[RateAnomaly, ...]:
-    rows = query.audit_count_hours(tx, **where, since=since)
+def _runaway_hours(tx: Transaction, path_range: Mapping[str, str], since: int) -> tuple[RateAnomaly, ...]:
+    rows = query.audit_counts_by_hour(tx, **path_range, since=since)
     usual = float(median(row["entries"] for row in rows)) if rows else 0.0
-    most = max(LEAST_IN_HOUR, TIMES_USUAL * usual)
-    many = sorted((row for row in rows if row["entries"] > most), key=lambda row: -row["entries"])
-    return tuple(RateAnomaly(moment(row["hour"] * _HOUR), int(row["entries"]), usual) for row in many[:MOST_RUNAWAYS])
+    limit = max(LEAST_IN_HOUR, TIMES_USUAL * usual)
+    runaways = sorted((row for row in rows if row["entries"] > limit), key=lambda row: -row["entries"])
+    return tuple(
+        RateAnomaly(from_micros(row["hour"] * _HOUR), int(row["entries"]), usual) for row in runaways[:MOST_RUNAWAYS]
+    )
 
 
-def _text_of(todo: AuditEntry) -> str:
+def _todo_text(todo: AuditEntry) -> str:
     return todo.prompt.removeprefix(MARKS["todo"][0]).strip()

@@ -22,24 +22,24 @@ from typing import Any, NamedTuple
 
 from langchain_agentmem.audit import audit_entry
 from langchain_agentmem.audit.audit_entry import SALT_BYTES, AuditEntry
-from langchain_agentmem.base.clock import micros, moment
+from langchain_agentmem.base.clock import from_micros, to_micros
 from langchain_agentmem.base.encoding import from_plain, is_plain, read_column, read_plain, to_plain, write_plain
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.errors import AgentMemoryError, DatabaseUnreadable, InvalidInput, safe_repr
 from langchain_agentmem.messages.message import Message, decode_body
 from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.transaction import Row
-from langchain_agentmem.threads.value_store import Range, drop_unneeded, ranges_of, runs, unpack
+from langchain_agentmem.threads.value_store import Range, delete_unneeded, ranges_of, to_ranges, unpack
 
-SHOWN, JUNK, REPLACED = range(3)
+VISIBLE, JUNK, REPLACED = range(3)
 """The values of `hidden`: shown, hidden as junk, or replaced by a newer version."""
 MARK_BYTES = 16
 MOST_MESSAGES = 1_000_000
 """A call that names more messages is damaged."""
 PAGE = 500
 
-_JSON_BEGINS = b"{"
-_NAMES = ("title", "model", "error", "run_id", "parent_run_id", "duration")
+_JSON_PREFIX = b"{"
+_OPTIONAL_FIELDS = ("title", "model", "error", "run_id", "parent_run_id", "duration")
 
 
 class EntryDraft(NamedTuple):
@@ -61,19 +61,19 @@ class StoredCall(NamedTuple):
     """The stored messages of a call.
 
     Attributes:
-        shelf: The shelf that holds the messages.
+        store_id: The shelf that holds the messages.
         recipe: The ranges of its parts, see `value_store`.
         digests: The digests of the bodies, in order.
     """
 
-    shelf: int
+    store_id: int
     recipe: bytes
     digests: Sequence[bytes]
 
 
 def call_mark(entry: AuditEntry) -> bytes:
     """Return the mark shared by the calls of one conversation or thread, which share a shelf."""
-    return _digest(entry.conversation_id or entry.thread_id or "")
+    return _hash_mark(entry.conversation_id or entry.thread_id or "")
 
 
 def numbers_of(recipe: bytes) -> list[int]:
@@ -88,89 +88,91 @@ def numbers_of(recipe: bytes) -> list[int]:
     return [number for low, high in ranges for number in range(low, high)]
 
 
-def digests(tx: Transaction, rows: Iterable[Row]) -> dict[int, dict[int, bytes]]:
+def load_digests(tx: Transaction, rows: Iterable[Row]) -> dict[int, dict[int, bytes]]:
     """Return the digests of the message bodies of rows, by shelf and number."""
     found: dict[int, dict[int, bytes]] = {}
-    for shelf, numbers in _numbers_by_shelf(rows).items():
-        found[shelf] = {}
-        for low, high in runs(sorted(numbers)):
-            for row in query.part_hashes(tx, shelf=shelf, low=low, high=high):
-                found[shelf][row["number"]] = bytes(row["hash"])
+    for store_id, numbers in _numbers_by_store(rows).items():
+        found[store_id] = {}
+        for low, high in to_ranges(sorted(numbers)):
+            for row in query.part_hashes(tx, store=store_id, low=low, high=high):
+                found[store_id][row["number"]] = bytes(row["hash"])
     return found
 
 
-def _numbers_by_shelf(rows: Iterable[Row]) -> dict[int, set[int]]:
+def _numbers_by_store(rows: Iterable[Row]) -> dict[int, set[int]]:
     """Return the message numbers of rows, by shelf. Damaged rows are left out."""
     found: dict[int, set[int]] = {}
     for row in rows:
-        if row["shelf_id"] is not None:
+        if row["store_id"] is not None:
             with suppress(TypeError, ValueError):
-                found.setdefault(row["shelf_id"], set()).update(numbers_of(row["messages"]))
+                found.setdefault(row["store_id"], set()).update(numbers_of(row["messages"]))
     return found
 
 
-def free(tx: Transaction, path: str, mark: bytes, shelf: int) -> None:
+def free_parts(tx: Transaction, path: str, mark: bytes, store_id: int) -> None:
     """Delete the parts of a shelf that no call needs, and the shelf if no part is left.
 
     Args:
         tx: The transaction.
         path: The path of the namespace.
         mark: The mark of its calls.
-        shelf: The shelf.
+        store_id: The shelf.
     """
     needed: set[Range] = set()
     after = 0
-    while rows := query.audit_recipes(tx, path=path, mark=mark, shelf=shelf, after=after, limit=PAGE):
+    while rows := query.audit_recipes(tx, path=path, mark=mark, store=store_id, after=after, limit=PAGE):
         try:
             needed.update(each for row in rows for each in ranges_of(unpack(row["messages"])))
         except ValueError:
             return  # the needs of a damaged entry are unknown
         after = rows[-1]["sequence"]
-    drop_unneeded(tx, shelf, needed)
+    delete_unneeded(tx, store_id, needed)
     if not needed:
-        query.delete_idle_shelf(tx, shelf=shelf)
+        query.delete_idle_store(tx, store=store_id)
 
 
 def mark_of(mark: str | bytes | None) -> bytes | None:
     """Convert a mark to its stored form."""
-    return _digest(mark) if isinstance(mark, str) else mark
+    return _hash_mark(mark) if isinstance(mark, str) else mark
 
 
-def _digest(mark: str) -> bytes:
+def _hash_mark(mark: str) -> bytes:
     return blake2b(mark.encode("utf-8", "surrogatepass"), digest_size=MARK_BYTES).digest()
 
 
-def row_of(path: str, draft: EntryDraft, call: StoredCall | None) -> dict[str, Any]:
+def row_of(path: str, draft: EntryDraft, stored_call: StoredCall | None) -> dict[str, Any]:
     """Make the row of an entry with its digest, without its place in the chain.
 
     Args:
         path: The path of its namespace.
         draft: The entry.
-        call: Its messages, or None.
+        stored_call: Its messages, or None.
 
     Raises:
         InvalidInput: Its `extra` has a value that cannot be stored.
     """
     entry = draft.entry
-    body = _body(entry)
+    body = _encode_body(entry)
     salt = os.urandom(SALT_BYTES)
     row: dict[str, Any] = {
         "salt": salt,
         "key": entry.id,
         "kind": entry.kind,
-        "hidden": REPLACED if draft.replaced else JUNK if entry.junk else SHOWN,
+        "hidden": REPLACED if draft.replaced else JUNK if entry.junk else VISIBLE,
         "conversation": entry.conversation_id,
         "thread": entry.thread_id,
-        "created_at": micros(entry.created_at),
+        "created_at": to_micros(entry.created_at),
         "junk": json.dumps(entry.junk) if entry.junk else None,
         "status": entry.status,
         "mark": mark_of(draft.mark),
         "archived": int(entry.archived),
-        "shelf": None if call is None else call.shelf,
-        "messages": None if call is None else call.recipe,
-        "body": compressed(body) if entry.archived else body,
+        "store": None if stored_call is None else stored_call.store_id,
+        "messages": None if stored_call is None else stored_call.recipe,
+        "body": compress_body(body) if entry.archived else body,
     }
-    row["digest"] = audit_entry.digest(salt, _lasting(path, row), body, () if call is None else call.digests)
+    row["digest"] = audit_entry.entry_digest(
+        salt, _fixed_columns(path, row), body, () if stored_call is None else stored_call.digests
+    )
     return row
 
 
@@ -185,11 +187,13 @@ def digest_of(row: Row, messages: Mapping[int, bytes]) -> bytes:
         ValueError: The row is damaged.
         KeyError: One of its messages is missing.
     """
-    said = [] if row["messages"] is None else [messages[number] for number in numbers_of(row["messages"])]
-    return audit_entry.digest(bytes(row["salt"]), _lasting(row["path"], row), plain_body(row["body"]), said)
+    message_digests = [] if row["messages"] is None else [messages[number] for number in numbers_of(row["messages"])]
+    return audit_entry.entry_digest(
+        bytes(row["salt"]), _fixed_columns(row["path"], row), decompress_body(row["body"]), message_digests
+    )
 
 
-def entries(tx: Transaction, rows: Sequence[Row], *, messages: bool = True) -> list[AuditEntry]:
+def load_entries(tx: Transaction, rows: Sequence[Row], *, messages: bool = True) -> list[AuditEntry]:
     """Convert rows to entries, in their order.
 
     Args:
@@ -200,56 +204,56 @@ def entries(tx: Transaction, rows: Sequence[Row], *, messages: bool = True) -> l
     Raises:
         DatabaseUnreadable: A row is damaged.
     """
-    parts = _parts(tx, rows) if messages else {}
-    return [_entry(row, parts, messages=messages) for row in rows]
+    parts = _load_messages(tx, rows) if messages else {}
+    return [_entry_from_row(row, parts, messages=messages) for row in rows]
 
 
-def said(rows: Iterable[Row]) -> dict[int, tuple[str, str]]:
+def prompts_and_replies(rows: Iterable[Row]) -> dict[int, tuple[str, str]]:
     """Return prompt and reply of rows, by place in the chain. Damaged rows are left out."""
     found: dict[int, tuple[str, str]] = {}
     for row in rows:
         with suppress(KeyError, TypeError, ValueError, AgentMemoryError):
-            body = read_plain(plain_body(row["body"]))
+            body = read_plain(decompress_body(row["body"]))
             found[row["sequence"]] = (str(body["prompt"]), str(body["reply"]))
     return found
 
 
-def texts(rows: Sequence[Row]) -> dict[int, str]:
+def search_texts(rows: Sequence[Row]) -> dict[int, str]:
     """Return the searchable texts of rows, by place in the chain; empty for damaged rows."""
-    found = said(rows)
-    return {row["sequence"]: "\n".join(found.get(row["sequence"], ())) for row in rows}
+    pairs = prompts_and_replies(rows)
+    return {row["sequence"]: "\n".join(pairs.get(row["sequence"], ())) for row in rows}
 
 
-def compressed(body: bytes) -> bytes:
+def compress_body(body: bytes) -> bytes:
     """Compress a body for the archive, unless that would make it larger."""
     packed = zlib.compress(body, 9)
     return packed if len(packed) < len(body) else body
 
 
-def plain_body(body: Any) -> bytes:
+def decompress_body(body: Any) -> bytes:
     """Return a body uncompressed.
 
     Raises:
         ValueError: The body is damaged.
     """
-    given = bytes(body)
-    if given.startswith(_JSON_BEGINS):
-        return given
+    data = bytes(body)
+    if data.startswith(_JSON_PREFIX):
+        return data
     try:
-        return zlib.decompress(given)
+        return zlib.decompress(data)
     except zlib.error as error:
         raise ValueError(str(error)) from error
 
 
-def _lasting(path: str, row: Row) -> list[Any]:
+def _fixed_columns(path: str, row: Row) -> list[Any]:
     """Return the columns that never change."""
     mark = None if row["mark"] is None else bytes(row["mark"]).hex()
     return [path, *(row[name] for name in ("key", "kind", "conversation", "thread", "created_at")), mark]
 
 
-def _body(entry: AuditEntry) -> bytes:
+def _encode_body(entry: AuditEntry) -> bytes:
     fields: dict[str, Any] = {"prompt": entry.prompt, "reply": entry.reply}
-    fields |= {name: value for name in _NAMES if (value := getattr(entry, name)) is not None}
+    fields |= {name: value for name in _OPTIONAL_FIELDS if (value := getattr(entry, name)) is not None}
     if entry.input_tokens is not None or entry.output_tokens is not None:
         fields["tokens"] = [entry.input_tokens, entry.output_tokens]
     if entry.extra:
@@ -261,39 +265,39 @@ def _body(entry: AuditEntry) -> bytes:
         raise InvalidInput(f"The entry {safe_repr(entry.id)} cannot be stored: {error}.") from error
 
 
-def _parts(tx: Transaction, rows: Iterable[Row]) -> dict[tuple[int, int], Message]:
+def _load_messages(tx: Transaction, rows: Iterable[Row]) -> dict[tuple[int, int], Message]:
     """Load the messages of rows, by shelf and number. Damaged ones are left out."""
     found: dict[tuple[int, int], Message] = {}
-    for shelf, numbers in _numbers_by_shelf(rows).items():
-        for row in query.parts_in(tx, shelf=shelf, ranges=json.dumps(runs(sorted(numbers)))):
+    for store_id, numbers in _numbers_by_store(rows).items():
+        for row in query.parts_in_ranges(tx, store=store_id, ranges=json.dumps(to_ranges(sorted(numbers)))):
             number, body = row["number"], bytes(row["body"] or b"")
             with suppress(DatabaseUnreadable):
-                found[shelf, number] = decode_body(body, f"{queries.digest(body).hex()}-{number}")
+                found[store_id, number] = decode_body(body, f"{queries.digest(body).hex()}-{number}")
     return found
 
 
-def _entry(row: Row, parts: Mapping[tuple[int, int], Message], *, messages: bool) -> AuditEntry:
+def _entry_from_row(row: Row, parts: Mapping[tuple[int, int], Message], *, messages: bool) -> AuditEntry:
     try:
-        body = read_plain(plain_body(row["body"]))
-        numbers = numbers_of(row["messages"]) if messages and row["shelf_id"] is not None else ()
+        body = read_plain(decompress_body(row["body"]))
+        numbers = numbers_of(row["messages"]) if messages and row["store_id"] is not None else ()
         input_tokens, output_tokens = body.get("tokens", (None, None))
         return AuditEntry(
             id=row["key"],
             kind=row["kind"],
             prompt=str(body["prompt"]),
             reply=str(body["reply"]),
-            created_at=moment(row["created_at"]),
+            created_at=from_micros(row["created_at"]),
             conversation_id=row["conversation"],
             namespace=namespace_of(row["path"]),
             junk=tuple(read_column(row["junk"], list)),
             status=row["status"],
             thread_id=row["thread"],
-            messages=tuple(parts[row["shelf_id"], number] for number in numbers),
+            messages=tuple(parts[row["store_id"], number] for number in numbers),
             archived=bool(row["archived"]),
             input_tokens=input_tokens,
             output_tokens=output_tokens,
             extra=from_plain(body.get("extra", {})),
-            **{name: body.get(name) for name in _NAMES},
+            **{name: body.get(name) for name in _OPTIONAL_FIELDS},
         )
     except (AttributeError, KeyError, TypeError, ValueError, AgentMemoryError) as error:
         raise DatabaseUnreadable(

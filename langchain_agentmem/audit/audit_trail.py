@@ -49,27 +49,27 @@ from langchain_agentmem.audit import audit_store
 from langchain_agentmem.audit.audit_entry import AuditEntry, ChainHead, ChainReport, Kind, Status
 from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.audit.audit_store import EntryFilter, WithJunk
-from langchain_agentmem.audit.junk_rules import RULES, JunkRule, reasons, todo_key, todos_in
+from langchain_agentmem.audit.junk_rules import RULES, JunkRule, find_todos, junk_reasons, todo_key
 from langchain_agentmem.audit.legacy_json import (
     MARKS,
     LegacyImport,
+    copy_damaged_file,
     drafts_of,
-    put_aside,
     read_document,
     write_document,
 )
-from langchain_agentmem.base.argument_checks import check_flag, check_value, check_whole
-from langchain_agentmem.base.clock import moment, time_given
+from langchain_agentmem.base.argument_checks import check_flag, check_integer, check_value
+from langchain_agentmem.base.clock import check_time, from_micros
 from langchain_agentmem.base.concurrency import awaited, iterate_in_worker
-from langchain_agentmem.base.files import path_of_file
-from langchain_agentmem.base.namespaces import id_of, path_of, range_of
+from langchain_agentmem.base.files import check_path
+from langchain_agentmem.base.namespaces import check_id, path_of, path_range
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.rewinding.thread_memory import conversation_of_run
-from langchain_agentmem.search.analysis import question
+from langchain_agentmem.search.analysis import analyze_query
 from langchain_agentmem.search.memory_search import Recollection, Search, SearchFilter
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
-from langchain_agentmem.tracing import Thunk, given_only, outcome, summary
+from langchain_agentmem.tracing import Thunk, drop_none, format_result, summarize_value
 
 if TYPE_CHECKING:
     from langchain_agentmem.audit.audit_report import AuditHealth
@@ -83,9 +83,9 @@ REFERENCE_MARK, BEST_PRACTICES = MARKS["reference"]
 GUIDELINES, GUIDELINES_TITLE = "AI_GUI_BEST_PRACTICES.md", "GUI Best Practices Checklist"
 
 _ARCHIVE_AFTER = timedelta(days=30) // timedelta(microseconds=1)
-_AND_NOT_BELOW = "\x01"
+_RANGE_END = "\x01"
 """The suffix of a path that ends the range of paths with this namespace only."""
-_MOST = 2**31
+_NO_LIMIT = 2**31
 """A limit that has the same effect as no limit."""
 
 
@@ -166,17 +166,17 @@ class AuditTrail:
         Returns:
             The new todos. A todo that is already open is not added again.
         """
-        said = entry_text(text, "What is to be done")
+        content = entry_text(text, "What is to be done")
 
         def add() -> list[AuditEntry]:
             drafts = [
-                self._drafted("todo", f"{TODO_MARK} {each}", "", TODO_CAPTURE, mark=todo_key(each), status="open")
-                for each in todos_in(said)
+                self._make_draft("todo", f"{TODO_MARK} {each}", "", TODO_CAPTURE, mark=todo_key(each), status="open")
+                for each in find_todos(content)
             ]
             path = self._path()
-            return self._database.write(None, lambda tx: audit_store.add_once(tx, path, drafts)) if drafts else []
+            return self._database.write(None, lambda tx: audit_store.add_todos(tx, path, drafts)) if drafts else []
 
-        return self._stepped("add_todo_from_chat", add, text=said)
+        return self._run_step("add_todo_from_chat", add, text=content)
 
     aadd_todo_from_chat = awaited(add_todo_from_chat, writes=True)
 
@@ -205,7 +205,7 @@ class AuditTrail:
         Raises:
             InvalidInput: The file cannot be read.
         """
-        return self._put_reference(path_of_file(path), GUIDELINES_TITLE, BEST_PRACTICES)
+        return self._put_reference(check_path(path), GUIDELINES_TITLE, BEST_PRACTICES)
 
     aadd_best_practices_reference = awaited(add_best_practices_reference, writes=True)
 
@@ -225,14 +225,14 @@ class AuditTrail:
 
         database = self._database
         handler = AuditHandler(
-            self._record,
+            self._add_call,
             database.new_id,
             database.clock,
             scopes=database.scopes,
-            nested=partial(conversation_of_run, database),
+            find_conversation=partial(conversation_of_run, database),
             redact=check_value(bool | Callable[[str], str], redact, "redact"),
         )
-        database.writing.add(handler)  # closing the database writes the unfinished calls
+        database.pending_writers.add(handler)  # closing the database writes the unfinished calls
         return handler
 
     # -- reading ------------------------------------------------------------------------------------------------
@@ -261,21 +261,28 @@ class AuditTrail:
         Raises:
             InvalidInput: An argument is invalid.
         """
-        check_whole("n", n)
+        check_integer("n", n)
         check_flag("messages", messages)
-        wanted = _wanted(conversation_id, kinds, include_junk)
-        behind = None if before is None else id_of(before, "trail entry")
-        asked = self._where(n=n, conversation_id=conversation_id, kinds=kinds, before=behind)
-        find = partial(audit_store.last, path=self._path(), n=min(n, _MOST), before=behind, messages=messages, **wanted)
-        return self._database.read("audit.last", find, asked)
+        entry_filter = _parse_filter(conversation_id, kinds, include_junk)
+        before_id = None if before is None else check_id(before, "trail entry")
+        inputs = self._step_inputs(n=n, conversation_id=conversation_id, kinds=kinds, before=before_id)
+        find = partial(
+            audit_store.load_last,
+            path=self._path(),
+            n=min(n, _NO_LIMIT),
+            before=before_id,
+            messages=messages,
+            **entry_filter,
+        )
+        return self._database.read("audit.last", find, inputs)
 
     alast = awaited(last)
 
     def get(self, entry_id: str) -> AuditEntry | None:
         """Return the entry with an id, hidden or not; None if it does not exist."""
-        wanted = id_of(entry_id, "trail entry")
-        find = partial(audit_store.get, path=self._path(), entry_id=wanted)
-        return self._database.read("audit.get", find, self._where(entry_id=wanted))
+        checked_id = check_id(entry_id, "trail entry")
+        find = partial(audit_store.get, path=self._path(), entry_id=checked_id)
+        return self._database.read("audit.get", find, self._step_inputs(entry_id=checked_id))
 
     aget = awaited(get)
 
@@ -283,13 +290,13 @@ class AuditTrail:
         self, conversation_id: str | None = None, *, kinds: Sequence[Kind] | None = None, include_junk: WithJunk = True
     ) -> Iterator[AuditEntry]:
         """Iterate over all entries, the oldest first, page by page; arguments as for `last`."""
-        return chain.from_iterable(self._pages(self._path(), _wanted(conversation_id, kinds, include_junk)))
+        return chain.from_iterable(self._pages(self._path(), _parse_filter(conversation_id, kinds, include_junk)))
 
     def aentries(
         self, conversation_id: str | None = None, *, kinds: Sequence[Kind] | None = None, include_junk: WithJunk = True
     ) -> AsyncIterator[AuditEntry]:
         """Async version of `entries`."""
-        pages = self._pages(self._path(), _wanted(conversation_id, kinds, include_junk))
+        pages = self._pages(self._path(), _parse_filter(conversation_id, kinds, include_junk))
         return (entry async for page in iterate_in_worker(pages) for entry in page)
 
     def search(self, query: str, limit: int = 10, conversation_id: str | None = None) -> list[Recollection]:
@@ -300,14 +307,14 @@ class AuditTrail:
             limit: The most results. Default: 10.
             conversation_id: Only entries of this conversation. Default: all.
         """
-        conversations = None if conversation_id is None else (id_of(conversation_id, "conversation"),)
-        walls = SearchFilter(*self._here(), kinds=(audit_store.KIND,), conversations=conversations)
-        check_whole("limit", limit)
+        conversations = None if conversation_id is None else (check_id(conversation_id, "conversation"),)
+        search_filter = SearchFilter(*self._exact_range(), kinds=(audit_store.KIND,), conversations=conversations)
+        check_integer("limit", limit)
         text = entry_text(query, "A query")
         self._database.limits.check("query_chars", len(text), "The query")
-        asked, most = question(text, self._database.now()), min(limit, _MOST)
-        told = self._where(conversation_id=conversation_id)
-        return Search(asked, walls, most, name="audit.search", inputs=told).find(self._database)
+        analyzed, most = analyze_query(text, self._database.now()), min(limit, _NO_LIMIT)
+        inputs = self._step_inputs(conversation_id=conversation_id)
+        return Search(analyzed, search_filter, most, name="audit.search", inputs=inputs).find(self._database)
 
     asearch = awaited(search)
 
@@ -316,8 +323,8 @@ class AuditTrail:
     def todos(self, status: Status = "open") -> list[AuditEntry]:
         """Return the todos that are "open", or "done", the oldest first."""
         check_value(Status, status, "status")
-        find = partial(audit_store.of_status, path=self._path(), status=status)
-        return self._database.read("audit.todos", find, self._where(status=status))
+        find = partial(audit_store.load_todos, path=self._path(), status=status)
+        return self._database.read("audit.todos", find, self._step_inputs(status=status))
 
     atodos = awaited(todos)
 
@@ -349,8 +356,8 @@ class AuditTrail:
         Returns:
             The number of entries whose rules changed.
         """
-        judge = partial(audit_store.judge, path=self._path(), reasons=partial(reasons, rules=self._rules))
-        return self._stepped("filter_junk", partial(self._change_pages, judge))
+        apply = partial(audit_store.apply_rules, path=self._path(), reasons=partial(junk_reasons, rules=self._rules))
+        return self._run_step("filter_junk", partial(self._change_pages, apply))
 
     afilter_junk = awaited(filter_junk, writes=True)
 
@@ -363,16 +370,16 @@ class AuditTrail:
         Returns:
             The number of compressed entries.
         """
-        at = self._database.now() - _ARCHIVE_AFTER if before is None else time_given(before, "before")
-        low, high = self._here()
+        at = self._database.now() - _ARCHIVE_AFTER if before is None else check_time(before, "before")
+        low, high = self._exact_range()
         compress = partial(audit_store.archive, low=low, high=high, before=at)
-        return self._stepped("archive", partial(self._change_pages, compress), before=moment(at))
+        return self._run_step("archive", partial(self._change_pages, compress), before=from_micros(at))
 
     aarchive = awaited(archive, writes=True)
 
     def head(self) -> ChainHead:
         """Return the end of the database's chain. Keep it elsewhere, for `verify(since=…)`."""
-        return self._database.read("audit.head", audit_store.head)
+        return self._database.read("audit.head", audit_store.load_head)
 
     ahead = awaited(head)
 
@@ -383,8 +390,8 @@ class AuditTrail:
             since: A head kept elsewhere, or its text. It proves that nothing up to this head changed except by erasure,
                 even if an attacker recomputed the chain. Compare `erased` of the report with the expected number.
         """
-        until = since if since is None or isinstance(since, ChainHead) else ChainHead.of(since)
-        check = partial(audit_store.verify, since=until)
+        since_head = since if since is None or isinstance(since, ChainHead) else ChainHead.parse(since)
+        check = partial(audit_store.verify, since=since_head)
         return self._database.read("audit.verify", check, lambda: {"since": since and str(since)})
 
     averify = awaited(verify)
@@ -396,14 +403,14 @@ class AuditTrail:
 
         `print(memory.audit.report())` prints a page of text.
         """
-        where, now = range_of(self._database.scopes.resolve(self._namespace)), self._database.clock()
+        paths, now = path_range(self._database.scopes.resolve(self._namespace)), self._database.clock()
 
         def make(tx: Transaction) -> AuditHealth:
-            from langchain_agentmem.audit.audit_report import examine  # noqa: PLC0415 - loaded on demand
+            from langchain_agentmem.audit.audit_report import make_report  # noqa: PLC0415 - loaded on demand
 
-            return examine(tx, *where, now=now, rules=self._rules)
+            return make_report(tx, *paths, now=now, rules=self._rules)
 
-        return self._database.read("audit.report", make, self._where())
+        return self._database.read("audit.report", make, self._step_inputs())
 
     areport = awaited(report)
 
@@ -423,14 +430,14 @@ class AuditTrail:
         """
 
         def add() -> LegacyImport:
-            loaded, at = read_document(path), self._database.clock()
-            kept = put_aside(path, at) if loaded.damaged else None
-            drafts = drafts_of(loaded.entries, self._database.scopes.resolve(self._namespace), at, self._judged)
-            where = self._path()
-            added = self._database.write(None, lambda tx: audit_store.add_new(tx, where, drafts))
-            return LegacyImport(added, len(drafts) - added, tuple(loaded.lost), kept)
+            document, now = read_document(path), self._database.clock()
+            copy_path = copy_damaged_file(path, now) if document.damaged else None
+            drafts = drafts_of(document.entries, self._database.scopes.resolve(self._namespace), now, self._mark_junk)
+            trail_path = self._path()
+            added = self._database.write(None, lambda tx: audit_store.add_new(tx, trail_path, drafts))
+            return LegacyImport(added, len(drafts) - added, tuple(document.lost), copy_path)
 
-        return self._stepped("import_document", add)
+        return self._run_step("import_document", add)
 
     aimport_document = awaited(import_document, writes=True)
 
@@ -447,49 +454,51 @@ class AuditTrail:
             The number of entries.
         """
         pages = self._pages(self._path(), {"include_junk": True}, None)
-        return self._stepped("export_document", lambda: write_document(path, chain.from_iterable(pages)))
+        return self._run_step("export_document", lambda: write_document(path, chain.from_iterable(pages)))
 
     aexport_document = awaited(export_document)
 
     # -- plumbing -----------------------------------------------------------------------------------------------
 
-    def _pages(self, path: str, wanted: EntryFilter, step: str | None = "audit.entries") -> Iterator[list[AuditEntry]]:
+    def _pages(
+        self, path: str, entry_filter: EntryFilter, step: str | None = "audit.entries"
+    ) -> Iterator[list[AuditEntry]]:
         after: int | None = 0
         while after is not None:
-            read = partial(audit_store.page, path=path, after=after, **wanted)
-            entries, after = self._database.read(step, read, self._where(), lambda page: outcome(page[0]))
+            read = partial(audit_store.load_page, path=path, after=after, **entry_filter)
+            entries, after = self._database.read(step, read, self._step_inputs(), lambda page: format_result(page[0]))
             yield entries
 
     def _set_status(self, verb: str, todo_id: Any, status: Status) -> None:
-        wanted = id_of(todo_id, "todo")
-        change = partial(audit_store.set_status, path=self._path(), todo_id=wanted, status=status)
-        self._database.write(f"audit.{verb}", change, self._where(todo_id=wanted))
+        checked_id = check_id(todo_id, "todo")
+        change = partial(audit_store.set_status, path=self._path(), todo_id=checked_id, status=status)
+        self._database.write(f"audit.{verb}", change, self._step_inputs(todo_id=checked_id))
 
-    def _change_pages(self, make: Callable[..., audit_store.EntryPage]) -> int:
+    def _change_pages(self, change: Callable[..., audit_store.EntryPage]) -> int:
         """Change entries page by page, each page in its own transaction."""
         changed = 0
         after: int | None = 0
         while after is not None:
-            page = self._database.write(None, partial(make, after=after))
+            page = self._database.write(None, partial(change, after=after))
             changed, after = changed + page.entries, page.after
         return changed
 
-    def _here(self) -> tuple[str, str]:
+    def _exact_range(self) -> tuple[str, str]:
         """Return the range of paths that contains this namespace only."""
         low = self._path()
-        return low, low + _AND_NOT_BELOW
+        return low, low + _RANGE_END
 
-    def _stepped(self, verb: str, do: Callable[[], T], **asked: Any) -> T:
+    def _run_step(self, verb: str, operation: Callable[[], T], **inputs: Any) -> T:
         """Run several operations as one traced step."""
-        with self._database.step(f"audit.{verb}", self._where(**asked)) as step:
-            value = do()
-            step.finish(lambda: outcome(value))
+        with self._database.step(f"audit.{verb}", self._step_inputs(**inputs)) as step:
+            value = operation()
+            step.finish(lambda: format_result(value))
         return value
 
     def _path(self) -> str:
         return path_of(self._database.scopes.resolve(self._namespace))
 
-    def _drafted(
+    def _make_draft(
         self, kind: Kind, prompt: Any, reply: Any, conversation_id: Any, *, mark: str | None = None, **fields: Any
     ) -> EntryDraft:
         entry = AuditEntry(
@@ -498,83 +507,85 @@ class AuditTrail:
             prompt=entry_text(prompt, "A prompt"),
             reply=entry_text(reply, "A reply"),
             created_at=self._database.clock(),
-            conversation_id=None if conversation_id is None else id_of(conversation_id, "conversation"),
+            conversation_id=None if conversation_id is None else check_id(conversation_id, "conversation"),
             namespace=self._database.scopes.resolve(self._namespace),
             **fields,
         )
-        return EntryDraft(self._judged(entry), mark)
+        return EntryDraft(self._mark_junk(entry), mark)
 
-    def _judged(self, entry: AuditEntry) -> AuditEntry:
-        junk = reasons(entry.kind, entry.prompt, entry.reply, self._rules)
+    def _mark_junk(self, entry: AuditEntry) -> AuditEntry:
+        junk = junk_reasons(entry.kind, entry.prompt, entry.reply, self._rules)
         return replace(entry, junk=junk) if junk != entry.junk else entry
 
-    def _record(self, entry: AuditEntry) -> None:
+    def _add_call(self, entry: AuditEntry) -> None:
         """Add a model call, in the trail's namespace if it has one, else in the run's."""
-        if self._namespace is not None or self._database.scopes.within is not None:
+        if self._namespace is not None or self._database.scopes.boundary is not None:
             entry = replace(entry, namespace=self._database.scopes.resolve(self._namespace))
-        self._write("add", audit_store.add, [EntryDraft(self._judged(entry))])
+        self._write("add", audit_store.add, [EntryDraft(self._mark_junk(entry))])
 
     def _add(self, kind: Kind, prompt: Any, reply: Any, conversation_id: Any) -> AuditEntry:
-        draft = self._drafted(kind, prompt, reply, conversation_id)
+        draft = self._make_draft(kind, prompt, reply, conversation_id)
         self._write("add", audit_store.add, [draft])
         return draft.entry
 
     def _write(self, verb: str, add: Callable[[Transaction, str, list[EntryDraft]], T], drafts: list[EntryDraft]) -> T:
         entry = drafts[0].entry
         path = path_of(entry.namespace)
-        return self._database.write(f"audit.{verb}", lambda tx: add(tx, path, drafts), partial(_inputs, entry))
+        return self._database.write(f"audit.{verb}", lambda tx: add(tx, path, drafts), partial(_entry_inputs, entry))
 
-    def _where(self, **given: Any) -> Thunk:
+    def _step_inputs(self, **arguments: Any) -> Thunk:
         """Return the inputs of a traced step: the namespace and the given arguments."""
-        return lambda: summary(given_only({"namespace": self._database.scopes.resolve(self._namespace), **given}))
+        return lambda: summarize_value(
+            drop_none({"namespace": self._database.scopes.resolve(self._namespace), **arguments})
+        )
 
     def _put_reference(self, source: Any, title: Any, conversation: str | None) -> AuditEntry:
         if title is not None and (not isinstance(title, str) or not title.strip()):
             raise InvalidInput(f"The title of a reference is a text, not {safe_repr(title)}.")
-        text, name = _read(source)
-        if (called := title or name) is None:
+        text, name = _read_reference(source)
+        if (final_title := title or name) is None:
             raise InvalidInput("A reference that is no file needs a title: add_reference(text, title=…).")
-        prompt = f"{REFERENCE_MARK} {called}"
-        draft = self._drafted("reference", prompt, text, conversation, mark=called, title=called)
+        prompt = f"{REFERENCE_MARK} {final_title}"
+        draft = self._make_draft("reference", prompt, text, conversation, mark=final_title, title=final_title)
         return self._write("add_reference", audit_store.put_reference, [draft])
 
 
-def entry_text(given: Any, what: str) -> str:
+def entry_text(value: Any, label: str) -> str:
     """Convert a value to the text to store, see `AuditTrail`."""
-    if type(given) is str:
-        return given
-    if given is None:
+    if type(value) is str:
+        return value
+    if value is None:
         return ""
-    if isinstance(given, bytes | bytearray | memoryview):
-        return bytes(given).decode("utf-8", "replace")
-    if not isinstance(given, str):
-        raise InvalidInput(f"{what} is text, not {type(given).__name__}.")
-    return str.__str__(given)  # such as the text of a LangChain message, a subclass of str
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).decode("utf-8", "replace")
+    if not isinstance(value, str):
+        raise InvalidInput(f"{label} is text, not {type(value).__name__}.")
+    return str.__str__(value)  # such as the text of a LangChain message, a subclass of str
 
 
-def _read(source: Any) -> tuple[str, str | None]:
+def _read_reference(source: Any) -> tuple[str, str | None]:
     """Return the text of a reference and the name of its file; None for a plain text."""
     is_file = type(source) is str and os.path.isfile(source)  # noqa: PTH113 - False for a name that is too long
     if not isinstance(source, os.PathLike) and not is_file:
         return entry_text(source, "A reference"), None
-    path = path_of_file(source)
+    path = check_path(source)
     try:
         return path.read_bytes().decode("utf-8-sig", "replace"), path.name
     except OSError as error:
         raise InvalidInput(f"{safe_repr(str(path))} cannot be read: {error.strerror or error}.") from error
 
 
-def _inputs(entry: AuditEntry) -> dict[str, Any]:
+def _entry_inputs(entry: AuditEntry) -> dict[str, Any]:
     """Return the traced inputs of an added entry."""
     names = ("namespace", "conversation_id", "thread_id", "kind", "model", "prompt", "reply", "error", "junk")
-    told = {name: summary(getattr(entry, name)) for name in names}
-    return {"entry_id": entry.id, "of_run_id": entry.run_id, **told}
+    values = {name: summarize_value(getattr(entry, name)) for name in names}
+    return {"entry_id": entry.id, "of_run_id": entry.run_id, **values}
 
 
-def _wanted(conversation_id: Any, kinds: Any, include_junk: Any) -> EntryFilter:
+def _parse_filter(conversation_id: Any, kinds: Any, include_junk: Any) -> EntryFilter:
     """Validate the arguments of a filter and return the filter."""
     check_value(WithJunk, include_junk, "include_junk")
     kinds = (kinds,) if isinstance(kinds, str) else tuple(kinds) if isinstance(kinds, list | set) else kinds
     check_value(tuple[Kind, ...] | None, kinds, "kinds")
-    conversation = None if conversation_id is None else id_of(conversation_id, "conversation")
+    conversation = None if conversation_id is None else check_id(conversation_id, "conversation")
     return {"conversation": conversation, "kinds": kinds, "include_junk": include_junk}

@@ -23,10 +23,10 @@ from pydantic import Field, field_validator
 
 from langchain_agentmem.audit.audit_entry import Kind
 from langchain_agentmem.base.argument_checks import Options
-from langchain_agentmem.base.data_tables import data_table
+from langchain_agentmem.base.data_tables import load_data_table
 from langchain_agentmem.errors import safe_repr
 
-WORDS = data_table("audit/words.yaml")
+WORDS = load_data_table("audit/words.yaml")
 
 
 class JunkRule(Options):
@@ -54,12 +54,12 @@ class JunkRule(Options):
 
     @field_validator("pattern", "unless")
     @classmethod
-    def _is_regular_expression(cls, given: str | None) -> str | None:
+    def _check_pattern(cls, value: str | None) -> str | None:
         try:
-            _compiled(given or "")
+            _compile(value or "")
         except (re.error, OverflowError, RecursionError) as error:
-            raise ValueError(f"{safe_repr(given)} is no regular expression: {error}.") from error
-        return given
+            raise ValueError(f"{safe_repr(value)} is no regular expression: {error}.") from error
+        return value
 
     def hides(self, kind: Kind, prompt: str, reply: str) -> bool:
         """Return whether an entry is junk by this rule.
@@ -72,17 +72,17 @@ class JunkRule(Options):
         if kind not in self.kinds:
             return False
         sides = {"prompt": ((prompt,), (reply,)), "reply": ((reply,), (prompt,))}
-        looked, others = sides.get(self.field, ((prompt, reply), (prompt, reply)))
-        found = (all if self.field == "both" else any)(map(_compiled(self.pattern).search, looked))
-        return found and not (self.unless is not None and any(map(_compiled(self.unless).search, others)))
+        searched, others = sides.get(self.field, ((prompt, reply), (prompt, reply)))
+        found = (all if self.field == "both" else any)(map(_compile(self.pattern).search, searched))
+        return found and not (self.unless is not None and any(map(_compile(self.unless).search, others)))
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE)
 
 
-def reasons(
+def junk_reasons(
     kind: Kind, prompt: str | None, reply: str | None, rules: Iterable[JunkRule] | None = None
 ) -> tuple[str, ...]:
     """Return the names of the rules that classify an entry as junk.
@@ -96,16 +96,16 @@ def reasons(
     Returns:
         The names of the matching rules, each once, in the order of the rules; () if the entry is not junk.
     """
-    asked, answered = _seen(prompt or ""), _seen(reply or "")
-    found = (rule.name for rule in (RULES if rules is None else rules) if rule.hides(kind, asked, answered))
+    short_prompt, short_reply = _shorten(prompt or ""), _shorten(reply or "")
+    found = (rule.name for rule in (RULES if rules is None else rules) if rule.hides(kind, short_prompt, short_reply))
     return tuple(dict.fromkeys(found))
 
 
-def _seen(text: str) -> str:
+def _shorten(text: str) -> str:
     """Shorten a long text for fast matching of the rules; a long blank text to a space."""
-    if len(text) <= 2 * _SEEN:
+    if len(text) <= 2 * _EDGE_CHARS:
         return text
-    return " " if _ALL_BLANK.match(text) else f"{text[:_SEEN]}\n(more)\n{text[-_SEEN:]}"
+    return " " if _ALL_BLANK.match(text) else f"{text[:_EDGE_CHARS]}\n(more)\n{text[-_EDGE_CHARS:]}"
 
 
 def _phrases(*names: str) -> str:
@@ -114,7 +114,7 @@ def _phrases(*names: str) -> str:
     return "(?:" + found.replace("'", "['\u2019]?").replace(" ?", r"\s?").replace(" ", r"[\s,]+") + r")(?![^\W_])"
 
 
-def pattern(name: str) -> str:
+def load_pattern(name: str) -> str:
     """Return a pattern from `words.yaml` by its name."""
     return "".join(WORDS["patterns"][name].splitlines())
 
@@ -124,13 +124,13 @@ def _only(text: str, most: int = 8) -> str:
     return rf"\A[\W_]*+(?:{text}[\W_]*+){{1,{most}}}\Z"
 
 
-_SEEN = 2_000
+_EDGE_CHARS = 2_000
 _BLANK = r"\A[\s\x00\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff]*+"
 _ALL_BLANK = re.compile(rf"{_BLANK}\Z")
-_TALK = _phrases("answer", "praise", "thanks", "noise", "greeting")
-_REST = r"(?>(?:(?!\b(?:but|because|I['\u2019](?:ve|ll)|I (?:have|will))\b)[^.!?\n\d`]){0,80})"
-_CANNED = _only(rf"(?:{_TALK}|{_phrases('canned')}{_REST})")
-_ASKS = pattern("asks")
+_SMALL_TALK = _phrases("answer", "praise", "thanks", "noise", "greeting")
+_CANNED_REST = r"(?>(?:(?!\b(?:but|because|I['\u2019](?:ve|ll)|I (?:have|will))\b)[^.!?\n\d`]){0,80})"
+_CANNED_REPLY = _only(rf"(?:{_SMALL_TALK}|{_phrases('canned')}{_CANNED_REST})")
+_REQUEST = load_pattern("asks")
 
 RULES: tuple[JunkRule, ...] = (
     JunkRule(name="empty", pattern=rf"{_BLANK}\Z", field="either", kinds=("exchange",)),
@@ -144,9 +144,9 @@ RULES: tuple[JunkRule, ...] = (
     ),
     JunkRule(
         name="small talk",
-        pattern=rf"{_only(_TALK)}|\A(?=\s*\S)[\W_]+\Z",
+        pattern=rf"{_only(_SMALL_TALK)}|\A(?=\s*\S)[\W_]+\Z",
         field="prompt",
-        unless=rf"\A(?!{_CANNED}|[\W_]*+\Z)",
+        unless=rf"\A(?!{_CANNED_REPLY}|[\W_]*+\Z)",
     ),
     JunkRule(
         name="test entry",
@@ -155,35 +155,39 @@ RULES: tuple[JunkRule, ...] = (
         field="prompt",
         unless=r"(?s:.){100}|\b(?:passed|failed|error)|\d\d",
     ),
-    JunkRule(name="filler", pattern=_only(_phrases("praise", "thanks", "noise")), kinds=("exchange",), unless=_ASKS),
-    JunkRule(name="filler", pattern=_only(_TALK), kinds=("exchange",), unless=rf"\A(?!{_only(_TALK)})"),
+    JunkRule(name="filler", pattern=_only(_phrases("praise", "thanks", "noise")), kinds=("exchange",), unless=_REQUEST),
+    JunkRule(name="filler", pattern=_only(_SMALL_TALK), kinds=("exchange",), unless=rf"\A(?!{_only(_SMALL_TALK)})"),
     JunkRule(name="no words", pattern=r"\A\s*[.!?…-][\s.!?…-]*\Z", kinds=("exchange",)),
-    JunkRule(name="no words", pattern=r"\A[\W_]+\Z", kinds=("exchange",), unless=_ASKS),
+    JunkRule(name="no words", pattern=r"\A[\W_]+\Z", kinds=("exchange",), unless=_REQUEST),
 )
 """Rules for empty prompts and replies, small talk, reflections of at most 20 characters, tests and debugging."""
 
 
 # -- todos -----------------------------------------------------------------------------------------------------------
 
-LONGEST = 500
+MAX_TODO_CHARS = 500
 """The most characters of a todo."""
 
 _CODE_BLOCK = re.compile(r"^[ \t>]{0,12}(`{3,}|~{3,})(?s:.*?)(?:^[ \t>]{0,12}\1|\Z)", re.MULTILINE)
 _LINE = re.compile(r"[\r\n\v\f\u0085\u2028\u2029]+")
-_MARK = re.compile(r"[\s>]{0,40}(?:[-*+\u2022#]{1,6}|\(?\d{1,3}[.):])?\s+(?:\[ ?\]\s+)?(?:\[?TODO\b[\]:]*\s*)?")
-_DONE = re.compile(r"\[[xX\u2713\u2714]\]")
-_END = re.compile(r"(?<=[.!?\u2026])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\betc\.)(?<!\bvs\.)\s+|(?<=[\u3002\uff01\uff1f])")
-_QUOTED = re.compile(r"`[^`]{0,300}+`|(?<!\w)\"[^\"]{0,300}+\"|\u201c[^\u201d]{0,300}+\u201d")
+_LIST_MARK = re.compile(r"[\s>]{0,40}(?:[-*+\u2022#]{1,6}|\(?\d{1,3}[.):])?\s+(?:\[ ?\]\s+)?(?:\[?TODO\b[\]:]*\s*)?")
+_CHECKED_BOX = re.compile(r"\[[xX\u2713\u2714]\]")
+_SENTENCE_END = re.compile(
+    r"(?<=[.!?\u2026])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\betc\.)(?<!\bvs\.)\s+|(?<=[\u3002\uff01\uff1f])"
+)
+_QUOTATION = re.compile(r"`[^`]{0,300}+`|(?<!\w)\"[^\"]{0,300}+\"|\u201c[^\u201d]{0,300}+\u201d")
 
 
-_VERB, _DOING = pattern("verb"), pattern("doing")
-_STARTS = _compiled(rf"{pattern('starts')}{_VERB}(?!\s+(?:\d|\w+s are\b))")
-_BEGS = _compiled(f"{pattern('begs')}{_VERB}|{pattern('begs_doing')}{_DOING}|{_DOING}.{{0,200}}\\bwould be\\b")
-_WANTS, _WANTS_NOTHING = _compiled(pattern("wants")), _compiled(pattern("wants_nothing"))
-_QUESTION = _compiled(pattern("question"))
+_VERB, _GERUND = load_pattern("verb"), load_pattern("doing")
+_IMPERATIVE = _compile(rf"{load_pattern('starts')}{_VERB}(?!\s+(?:\d|\w+s are\b))")
+_POLITE_REQUEST = _compile(
+    f"{load_pattern('begs')}{_VERB}|{load_pattern('begs_doing')}{_GERUND}|{_GERUND}.{{0,200}}\\bwould be\\b"
+)
+_WISH, _NO_WISH = _compile(load_pattern("wants")), _compile(load_pattern("wants_nothing"))
+_QUESTION = _compile(load_pattern("question"))
 
 
-def todos_in(text: str) -> list[str]:
+def find_todos(text: str) -> list[str]:
     """Find the sentences of a text that ask for something.
 
     Args:
@@ -193,8 +197,8 @@ def todos_in(text: str) -> list[str]:
         The sentences in their order, each once, with at most 500 characters each.
     """
     found: dict[str, str] = {}
-    for sentence in _sentences(text):
-        if _asks(sentence):
+    for sentence in _split_sentences(text):
+        if _is_request(sentence):
             found.setdefault(todo_key(sentence), sentence)
     return list(found.values())
 
@@ -212,19 +216,19 @@ def todo_key(text: str) -> str:
     return plain.rstrip(" .!?\u2026,;:\u3002\uff01\uff1f")
 
 
-def _sentences(text: str) -> Iterator[str]:
+def _split_sentences(text: str) -> Iterator[str]:
     for line in _LINE.split(_CODE_BLOCK.sub("\n", text)):
-        rest = _MARK.sub("", f" {line}", count=1)
-        if not _DONE.match(rest):
-            for sentence in _END.split(rest):
-                if plain := " ".join(sentence[: 2 * LONGEST].split()).strip("*_ "):
-                    yield plain if len(plain) <= LONGEST else plain[:LONGEST].rsplit(" ", 1)[0]
+        rest = _LIST_MARK.sub("", f" {line}", count=1)
+        if not _CHECKED_BOX.match(rest):
+            for sentence in _SENTENCE_END.split(rest):
+                if plain := " ".join(sentence[: 2 * MAX_TODO_CHARS].split()).strip("*_ "):
+                    yield plain if len(plain) <= MAX_TODO_CHARS else plain[:MAX_TODO_CHARS].rsplit(" ", 1)[0]
 
 
-def _asks(sentence: str) -> bool:
-    plain = _QUOTED.sub("_", sentence)
-    if _BEGS.search(plain):
+def _is_request(sentence: str) -> bool:
+    plain = _QUOTATION.sub("_", sentence)
+    if _POLITE_REQUEST.search(plain):
         return True
     if plain.endswith("?") or _QUESTION.match(plain):
-        return "please" in plain.casefold() and bool(_STARTS.match(plain))
-    return bool(_STARTS.match(plain) or _WANTS.search(_WANTS_NOTHING.sub(" ", plain)))
+        return "please" in plain.casefold() and bool(_IMPERATIVE.match(plain))
+    return bool(_IMPERATIVE.match(plain) or _WISH.search(_NO_WISH.sub(" ", plain)))

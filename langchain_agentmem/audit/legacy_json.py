@@ -20,8 +20,8 @@ from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.audit.junk_rules import todo_key
 from langchain_agentmem.base.clock import EPOCH
 from langchain_agentmem.base.encoding import to_plain
-from langchain_agentmem.base.files import is_database, path_of_file, whole_file
-from langchain_agentmem.base.namespaces import Namespace, id_of
+from langchain_agentmem.base.files import check_path, is_database, write_atomically
+from langchain_agentmem.base.namespaces import Namespace, check_id
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.storage.queries import digest
 
@@ -34,10 +34,10 @@ MARKS: Mapping[Kind, tuple[str, str]] = {
 
 _OBJECT = re.compile(r'(?<!:)(?<!: )\{(?=\s*"(?!history"))')
 _HISTORY = re.compile(r'"history"\s*:\s*\[')
-_MOST_LOST = 1_000
+_MAX_LOST = 1_000
 """The number of unreadable parts after which reading ends."""
 _DECODER = json.JSONDecoder(strict=False)
-_LATEST = 253_402_300_799
+_MAX_TIMESTAMP = 253_402_300_799
 """Seconds from 1970 to the end of the year 9999."""
 
 
@@ -61,10 +61,10 @@ class DocumentEntry(NamedTuple):
     @property
     def kind(self) -> Kind:
         """The kind of the entry, from the mark of its prompt, else from its conversation."""
-        begins = self.prompt[:200].lstrip()
-        marked: list[Kind] = [kind for kind, (mark, _) in MARKS.items() if begins.startswith(mark)]
-        marked += [kind for kind, (_, name) in MARKS.items() if self.conversation_id == name]
-        return marked[0] if marked else "exchange"
+        start = self.prompt[:200].lstrip()
+        kinds: list[Kind] = [kind for kind, (mark, _) in MARKS.items() if start.startswith(mark)]
+        kinds += [kind for kind, (_, name) in MARKS.items() if self.conversation_id == name]
+        return kinds[0] if kinds else "exchange"
 
 
 class ParsedDocument(NamedTuple):
@@ -93,7 +93,7 @@ def read_document(path: str | os.PathLike[str]) -> ParsedDocument:
     Raises:
         InvalidInput: The file does not exist or cannot be read, or is a database.
     """
-    source = path_of_file(path)
+    source = check_path(path)
     try:
         data = source.read_bytes()
     except OSError as error:
@@ -106,7 +106,7 @@ def read_document(path: str | os.PathLike[str]) -> ParsedDocument:
         values = [_DECODER.decode(text)]
         damaged = "\ufffd" in text and text.encode(encoding) != data
     except (ValueError, RecursionError) as error:
-        values, damaged = _objects_in(text, lost), True
+        values, damaged = _scan_objects(text, lost), True
         # Several documents in a row are not valid JSON, but complete.
         if not lost and not str(error).startswith("Extra data"):
             lost.append("The file is no JSON as a whole, and was read entry by entry.")
@@ -127,21 +127,21 @@ def read_document(path: str | os.PathLike[str]) -> ParsedDocument:
     return ParsedDocument(entries, lost, damaged or bool(lost))
 
 
-def _objects_in(text: str, lost: list[str]) -> list[Any]:
+def _scan_objects(text: str, lost: list[str]) -> list[Any]:
     """Return the objects of a text that is not valid JSON; add unreadable parts to `lost`."""
     found: list[Any] = []
-    at = 0
-    while (begins := _OBJECT.search(text, at)) and len(lost) < _MOST_LOST:
-        start = begins.start()
+    position = 0
+    while (match := _OBJECT.search(text, position)) and len(lost) < _MAX_LOST:
+        start = match.start()
         try:
-            value, at = _DECODER.raw_decode(text, start)
+            value, position = _DECODER.raw_decode(text, start)
             found.append(value)
         except (ValueError, RecursionError) as error:
             stop = error.pos if isinstance(error, json.JSONDecodeError) else start + 1
             if head := _HISTORY.search(text, start, stop):  # the object is a document
-                at = head.end()
+                position = head.end()
             else:
-                at = max(stop, start + 1)
+                position = max(stop, start + 1)
                 lost.append(f"No entry can be read at character {start + 1:,}: {safe_repr(text[start : start + 60])}.")
     return found
 
@@ -154,7 +154,7 @@ def _entry_of(value: dict[str, Any]) -> DocumentEntry:
     return DocumentEntry(prompt, reply, timestamp, conversation or None, extra)
 
 
-def put_aside(path: str | os.PathLike[str], now: datetime) -> Path:
+def copy_damaged_file(path: str | os.PathLike[str], now: datetime) -> Path:
     """Copy a damaged file to a new file next to it. No existing file is overwritten.
 
     Args:
@@ -167,7 +167,7 @@ def put_aside(path: str | os.PathLike[str], now: datetime) -> Path:
     Raises:
         InvalidInput: The file cannot be copied.
     """
-    source = path_of_file(path)
+    source = check_path(path)
     target = source.with_name(f"{source.name}.corrupt-{now.astimezone(UTC):%Y%m%d-%H%M%S-%f}")
     try:
         with target.open("xb") as copy:
@@ -191,13 +191,13 @@ def write_document(path: str | os.PathLike[str], entries: Iterable[AuditEntry]) 
         InvalidInput: The file cannot be written.
     """
     count = 0
-    with whole_file(path) as file:
+    with write_atomically(path) as file:
         file.write('{\n  "history": [')
         for entry in entries:
-            written = {"prompt": entry.prompt, "reply": entry.reply, "timestamp": int(entry.created_at.timestamp())}
+            fields = {"prompt": entry.prompt, "reply": entry.reply, "timestamp": int(entry.created_at.timestamp())}
             conversation = entry.conversation_id or entry.extra.get("conversation_id")  # see `drafts_of`
-            written |= {"conversation_id": conversation} if isinstance(conversation, str) else {}
-            text = json.dumps(written, indent=2).replace("\n", "\n    ")
+            fields |= {"conversation_id": conversation} if isinstance(conversation, str) else {}
+            text = json.dumps(fields, indent=2).replace("\n", "\n    ")
             file.write(f"{',' if count else ''}\n    {text}")
             count += 1
         file.write("\n  ]\n}\n" if count else "]\n}\n")
@@ -213,7 +213,7 @@ def time_of(value: Any) -> datetime | None:
     Returns:
         The time in UTC, or None if the value is not a time.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LATEST:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MAX_TIMESTAMP:
         return None
     return EPOCH + timedelta(seconds=value)
 
@@ -234,45 +234,48 @@ class LegacyImport(NamedTuple):
         added: The number of added entries.
         known: The number of entries that existed already.
         lost: The unreadable parts of the file, as sentences.
-        kept: The path of the copy of a damaged file; None for an undamaged one.
+        copy_path: The path of the copy of a damaged file; None for an undamaged one.
     """
 
     added: int
     known: int
     lost: tuple[str, ...]
-    kept: Path | None
+    copy_path: Path | None
 
 
 def drafts_of(
-    documented: Iterable[DocumentEntry], namespace: Namespace, at: datetime, judged: Callable[[AuditEntry], AuditEntry]
+    entries: Iterable[DocumentEntry],
+    namespace: Namespace,
+    default_time: datetime,
+    mark_junk: Callable[[AuditEntry], AuditEntry],
 ) -> list[EntryDraft]:
     """Convert the entries of a document to drafts, with ids that are the same for each import.
 
     Args:
-        documented: The entries, in their order.
+        entries: The entries, in their order.
         namespace: The namespace of the drafts.
-        at: The time of the first entries if they have none.
-        judged: Returns an entry with its junk rules.
+        default_time: The time of the first entries if they have none.
+        mark_junk: Returns an entry with its junk rules.
     """
-    drafts, times = [], Counter[bytes]()
-    for each in documented:
-        at = each.timestamp or at  # an entry without a time gets the time of the one before it
+    drafts, counts = [], Counter[bytes]()
+    for each in entries:
+        default_time = each.timestamp or default_time  # an entry without a time gets the time of the one before it
         content = [each.kind, each.prompt, each.reply, str(each.timestamp), each.conversation_id or ""]
         key = digest("\x1f".join(content).encode("utf-8", "surrogatepass"))
-        times[key] += 1
+        counts[key] += 1
         conversation, extra = each.conversation_id, each.extra
         if conversation is not None:
             try:
-                conversation = id_of(conversation, "conversation")
+                conversation = check_id(conversation, "conversation")
             except InvalidInput:  # the original takes any name
                 conversation, extra = None, {**extra, "conversation_id": conversation}
         title = each.prompt.strip().removeprefix(MARKS[each.kind][0]).strip() if each.kind in MARKS else ""
         entry = AuditEntry(
-            id=f"imported-{key.hex()[:32]}-{times[key]}",
+            id=f"imported-{key.hex()[:32]}-{counts[key]}",
             kind=each.kind,
             prompt=each.prompt,
             reply=each.reply,
-            created_at=at,
+            created_at=default_time,
             conversation_id=conversation,
             namespace=namespace,
             status="open" if each.kind == "todo" else None,
@@ -280,5 +283,5 @@ def drafts_of(
             extra=extra,
         )
         mark = todo_key(title) if each.kind == "todo" else title if each.kind == "reference" else ""
-        drafts.append(EntryDraft(judged(entry), mark or None))
+        drafts.append(EntryDraft(mark_junk(entry), mark or None))
     return drafts

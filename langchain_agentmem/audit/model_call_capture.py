@@ -9,7 +9,7 @@ stored as its fields or a short description.
 An audit trail is complete unless redaction is configured. If the redaction fails, no text of the call is written, and
 the entry reports the failure.
 
-`begun` and `ended` make entries of the arguments of the callbacks:
+`start_entry` and `finish_entry` make entries of the arguments of the callbacks:
 
     call = begun([HumanMessage("Hi")], entry_id="e", run_id="1", created_at=now, metadata={"thread_id": "t"})
     entry = ended(call, LLMResult(generations=[[generation]]), duration=0.8)
@@ -52,46 +52,46 @@ from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
 from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.encoding import MAX_DEPTH, is_plain
 from langchain_agentmem.base.events import FirstFailures
-from langchain_agentmem.base.namespaces import CONFIG_KEY, Namespace, Scopes, id_of, running_config
+from langchain_agentmem.base.namespaces import CONFIG_KEY, Namespace, Scopes, check_id, running_config
 from langchain_agentmem.base.redaction import redact_value
 from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
-from langchain_agentmem.language_models.model_calls import ASKED_FOR
+from langchain_agentmem.language_models.model_calls import STEP_KEY
 from langchain_agentmem.messages.langchain_messages import from_langchain
-from langchain_agentmem.messages.message import Message, kept_fields
+from langchain_agentmem.messages.message import Message, stored_fields
 from langchain_agentmem.rewinding.graph_runs import nested_graphs
 
-_DEEPEST = MAX_DEPTH - 16  # values are nested in messages and entries
-_LONGEST = 500
-_LOOSE = ("content", "structured_data", "reasoning_details", "langchain")
+_MAX_DEPTH = MAX_DEPTH - 16  # values are nested in messages and entries
+_MAX_REPR = 500
+_UNTYPED_FIELDS = ("content", "structured_data", "reasoning_details", "langchain")
 _ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "system": "system", "tool": "tool"}
 
 
-def message_of(given: Any) -> Message:
+def message_of(value: Any) -> Message:
     """Convert any input or answer of a model to a message that can be stored.
 
     Args:
-        given: A LangChain message; any other value becomes a user message.
+        value: A LangChain message; any other value becomes a user message.
 
     Returns:
         The result of `from_langchain`, changed if it cannot be stored. A chunk of a reply becomes a whole message.
     """
-    if not isinstance(given, BaseMessage):
-        return Message(role="user", content=given if isinstance(given, str) else safe_repr(given))
+    if not isinstance(value, BaseMessage):
+        return Message(role="user", content=value if isinstance(value, str) else safe_repr(value))
     try:
-        message = from_langchain(message_chunk_to_message(given) if isinstance(given, AIMessageChunk) else given)
+        message = from_langchain(message_chunk_to_message(value) if isinstance(value, AIMessageChunk) else value)
     except (InvalidInput, ValueError, TypeError, KeyError, AttributeError):
-        kind, content = str(given.__dict__.get("type")), given.__dict__.get("content")
-        text = content if isinstance(content, str) else safe_repr(content, _LONGEST)
+        kind, content = str(value.__dict__.get("type")), value.__dict__.get("content")
+        text = content if isinstance(content, str) else safe_repr(content, _MAX_REPR)
         return Message(role=_ROLES.get(kind, "unknown"), content=text)
     try:
-        kept_fields(message, copied=False)
+        stored_fields(message, copied=False)
     except MessageError:
-        loose: dict[str, Any] = {name: storable(getattr(message, name)) for name in _LOOSE}
-        message = replace(message, **loose)
+        converted: dict[str, Any] = {name: to_storable(getattr(message, name)) for name in _UNTYPED_FIELDS}
+        message = replace(message, **converted)
     return message
 
 
-def storable(value: Any) -> Any:
+def to_storable(value: Any) -> Any:
     """Convert a value to one that can be stored.
 
     Args:
@@ -101,20 +101,20 @@ def storable(value: Any) -> Any:
         The value itself if it has only JSON types. Otherwise a copy of JSON types, in which objects are their fields or
         a short description; for a value that is nested too deeply or refers to itself, a short description.
     """
-    if is_plain(value, _DEEPEST):
+    if is_plain(value, _MAX_DEPTH):
         return value
     with suppress(Exception):  # the conversion runs the user's code, which may raise anything
-        plain = to_jsonable_python(value, fallback=lambda each: safe_repr(each, _LONGEST))
-        if is_plain(plain, _DEEPEST):
+        plain = to_jsonable_python(value, fallback=lambda each: safe_repr(each, _MAX_REPR))
+        if is_plain(plain, _MAX_DEPTH):
             return plain
-    return safe_repr(value, _LONGEST)
+    return safe_repr(value, _MAX_REPR)
 
 
-Clean: TypeAlias = Callable[[Any], Any]
+Cleaner: TypeAlias = Callable[[Any], Any]
 """A function that removes secrets from a text, or from the texts in a dictionary or list."""
 
 
-def cleaner_of(redact: bool | Callable[[str], str]) -> Clean | None:  # noqa: FBT001 - it is a user's setting
+def cleaner_of(redact: bool | Callable[[str], str]) -> Cleaner | None:  # noqa: FBT001 - it is a user's setting
     """Return the function that removes secrets from entries.
 
     Args:
@@ -129,10 +129,10 @@ def cleaner_of(redact: bool | Callable[[str], str]) -> Clean | None:  # noqa: FB
 
     def clean(value: Any) -> Any:
         if isinstance(value, str):
-            said = change(value)
-            if not isinstance(said, str):  # the value may contain the secret, so the error omits it
-                raise InvalidInput(f"redact must return a text, not {type(said).__name__}.")
-            return said
+            cleaned = change(value)
+            if not isinstance(cleaned, str):  # the value may contain the secret, so the error omits it
+                raise InvalidInput(f"redact must return a text, not {type(cleaned).__name__}.")
+            return cleaned
         if isinstance(value, Mapping):
             return {key: clean(item) for key, item in value.items()}
         if isinstance(value, list | tuple):
@@ -142,7 +142,7 @@ def cleaner_of(redact: bool | Callable[[str], str]) -> Clean | None:  # noqa: FB
     return clean
 
 
-def without_secrets(entry: AuditEntry, clean: Clean) -> AuditEntry:
+def redact_entry(entry: AuditEntry, clean: Cleaner) -> AuditEntry:
     """Return an entry with secrets removed from its texts, messages, extra and error.
 
     Args:
@@ -150,20 +150,20 @@ def without_secrets(entry: AuditEntry, clean: Clean) -> AuditEntry:
         clean: Removes secrets from texts, and from dictionaries and lists of them.
     """
     changed: dict[str, Any] = {name: clean(getattr(entry, name)) for name in ("prompt", "reply", "error")}
-    messages = tuple(_cleaned(message, clean) for message in entry.messages)
+    messages = tuple(_clean_message(message, clean) for message in entry.messages)
     return replace(entry, messages=messages, extra=clean(dict(entry.extra)), **changed)
 
 
-def withheld(entry: AuditEntry, reason: BaseException) -> AuditEntry:
+def strip_texts(entry: AuditEntry, reason: BaseException) -> AuditEntry:
     """Return an entry without any texts, for a call whose redaction failed."""
     error = None if entry.error is None else entry.error.partition(":")[0]
     extra = {"answers": 0, "withheld": type(reason).__name__}
     return replace(entry, prompt="", reply="", error=error, messages=(), extra=extra)
 
 
-def _cleaned(message: Message, clean: Clean) -> Message:
+def _clean_message(message: Message, clean: Cleaner) -> Message:
     calls, agents = message.tool_calls, message.agent_calls
-    changed: dict[str, Any] = {name: clean(getattr(message, name)) for name in (*_LOOSE, "images")}
+    changed: dict[str, Any] = {name: clean(getattr(message, name)) for name in (*_UNTYPED_FIELDS, "images")}
     return replace(
         message,
         tool_calls=calls and [replace(call, arguments=clean(call.arguments)) for call in calls],
@@ -175,47 +175,48 @@ def _cleaned(message: Message, clean: Clean) -> Message:
 LONGEST_ERROR = 10_000
 """The most characters of a stored error."""
 
-_INPUT = ("input_tokens", "prompt_tokens", "prompt_token_count", "inputTokens", "prompt_eval_count")
-_OUTPUT = ("output_tokens", "completion_tokens", "candidates_token_count", "outputTokens", "eval_count")
-_USAGE = ("usage_metadata", "token_usage", "usage")
-_MODEL = ("model_name", "model", "model_id", "modelId", "deployment_name", "azure_deployment", "repo_id")
-_REASON = ("finish_reason", "stop_reason", "stopReason", "done_reason")
-_SETTINGS = ("ls_temperature", "ls_max_tokens", "ls_stop")
-_REFUSED = frozenset({"body", "headers", "status_code", "request_id"})
-_SAID_ELSEWHERE = frozenset(
-    {"thread_id", "conversation_id", "checkpoint_ns", "checkpoint_id", "task_id", CONFIG_KEY, ASKED_FOR}
+_INPUT_KEYS = ("input_tokens", "prompt_tokens", "prompt_token_count", "inputTokens", "prompt_eval_count")
+_OUTPUT_KEYS = ("output_tokens", "completion_tokens", "candidates_token_count", "outputTokens", "eval_count")
+_USAGE_KEYS = ("usage_metadata", "token_usage", "usage")
+_MODEL_KEYS = ("model_name", "model", "model_id", "modelId", "deployment_name", "azure_deployment", "repo_id")
+_REASON_KEYS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
+_SETTING_KEYS = ("ls_temperature", "ls_max_tokens", "ls_stop")
+_REFUSAL_KEYS = frozenset({"body", "headers", "status_code", "request_id"})
+_STORED_KEYS = frozenset(
+    {"thread_id", "conversation_id", "checkpoint_ns", "checkpoint_id", "task_id", CONFIG_KEY, STEP_KEY}
 )
-_BOOKKEEPING = ("ls_", "langgraph_", "lc_", "__")
+_INTERNAL_PREFIXES = ("ls_", "langgraph_", "lc_", "__")
 _STEP_TAGS = ("seq:step:", "graph:step:", "map:key:")
 
 
-def begun(
-    given: Sequence[Any],
+def start_entry(
+    inputs: Sequence[Any],
     *,
     entry_id: str,
     run_id: str,
     created_at: datetime,
     configurable: Any = None,
     scopes: Scopes = Scopes(),  # noqa: B008 - a value
-    **told: Any,
+    **callback_args: Any,
 ) -> AuditEntry:
     """Make the entry of a model call that begins.
 
     Args:
-        given: The messages or texts that the model receives.
+        inputs: The messages or texts that the model receives.
         entry_id: The id of the entry.
         run_id: The run of the call.
         created_at: The time when it began.
         configurable: The `configurable` of the surrounding config, for keys missing in the metadata. Default: None.
         scopes: Resolves the namespace. Default: only an explicitly named namespace.
-        **told: The keyword arguments of the callback: `parent_run_id`, `name` (default: the purpose of a call that the
-            memory made), `tags`, `metadata`, in which LangGraph names thread and node, and `invocation_params`.
+        **callback_args: The keyword arguments of the callback: `parent_run_id`, `name` (default: the purpose of a call
+            that the memory made), `tags`, `metadata`, in which LangGraph names thread and node, and
+            `invocation_params`.
     """
-    metadata, params = _mapped(told.get("metadata")), _mapped(told.get("invocation_params"))
-    tags, name = _listed(told.get("tags")), told.get("name")
-    parent, configurable = told.get("parent_run_id"), _mapped(configurable)
+    metadata, params = _as_mapping(callback_args.get("metadata")), _as_mapping(callback_args.get("invocation_params"))
+    tags, name = _as_sequence(callback_args.get("tags")), callback_args.get("name")
+    parent, configurable = callback_args.get("parent_run_id"), _as_mapping(configurable)
     extra: dict[str, Any] = {
-        "name": name if isinstance(name, str) else metadata.get(ASKED_FOR),
+        "name": name if isinstance(name, str) else metadata.get(STEP_KEY),
         "node": metadata.get("langgraph_node"),
         "step": metadata.get("langgraph_step"),
         "checkpoint_ns": metadata.get("langgraph_checkpoint_ns") or metadata.get("checkpoint_ns"),
@@ -223,92 +224,96 @@ def begun(
         "provider": metadata.get("ls_provider"),
         "tags": [each for each in tags if isinstance(each, str) and not each.startswith(_STEP_TAGS)],
         "tools": _tool_names(params),
-        "settings": {key[3:]: metadata[key] for key in _SETTINGS if metadata.get(key) is not None},
+        "settings": {key[3:]: metadata[key] for key in _SETTING_KEYS if metadata.get(key) is not None},
         "metadata": {
             key: value
             for key, value in metadata.items()
-            if isinstance(key, str) and key not in _SAID_ELSEWHERE and not key.startswith(_BOOKKEEPING)
+            if isinstance(key, str) and key not in _STORED_KEYS and not key.startswith(_INTERNAL_PREFIXES)
         },
     }
     names = ("thread_id", "conversation_id", CONFIG_KEY, "langgraph_auth_user_id", *scopes.keys)
-    places = {key: _first((metadata, configurable), (key,)) for key in names}
-    places["__pregel_runtime"] = configurable.get("__pregel_runtime")
-    thread_id = _usable_id(places, "thread_id", extra)
-    messages = tuple(map(message_of, given))
-    asked = next((each for each in reversed(messages) if each.role == "user"), messages[-1] if messages else None)
+    config_values = {key: _first_value((metadata, configurable), (key,)) for key in names}
+    config_values["__pregel_runtime"] = configurable.get("__pregel_runtime")
+    thread_id = _usable_id(config_values, "thread_id", extra)
+    messages = tuple(map(message_of, inputs))
+    question = next((each for each in reversed(messages) if each.role == "user"), messages[-1] if messages else None)
     return AuditEntry(
         id=entry_id,
         kind="call",
-        prompt="" if asked is None else asked.text,
+        prompt="" if question is None else question.text,
         reply="",
         created_at=created_at,
-        conversation_id=_usable_id(places, "conversation_id", extra) or thread_id,
-        namespace=_usable_namespace(places, extra, scopes),
-        model=_first((params, {"model": metadata.get("ls_model_name")}), _MODEL, _is_name),
+        conversation_id=_usable_id(config_values, "conversation_id", extra) or thread_id,
+        namespace=_usable_namespace(config_values, extra, scopes),
+        model=_first_value((params, {"model": metadata.get("ls_model_name")}), _MODEL_KEYS, _is_name),
         run_id=run_id,
         parent_run_id=None if parent is None else str(parent),
         thread_id=thread_id,
         messages=messages,
-        extra={key: storable(value) for key, value in extra.items() if not _is_nothing(value)},
+        extra={key: to_storable(value) for key, value in extra.items() if not _is_empty(value)},
     )
 
 
-def ended(
+def finish_entry(
     call: AuditEntry, response: Any, *, duration: float | None, error: BaseException | str | None = None
 ) -> AuditEntry:
     """Make the entry of a call that was answered or failed.
 
     Args:
-        call: The entry from `begun`.
+        call: The entry from `start_entry`.
         response: LangChain's `LLMResult`; for a failed call, the part streamed before the failure, or None.
         duration: Seconds that the call took; None if unknown.
         error: The error of a failed call. Default None: the call was answered.
     """
-    messages, told, extra = _answer(response)
+    messages, provider_data, extra = _read_answer(response)
     extra = {**call.extra, **extra, "answers": len(messages)}
     if error is not None and messages:
         extra["partial"] = True
     return replace(
         call,
         reply=messages[0].text if messages else "",
-        model=_first(told, _MODEL, _is_name) or call.model,
-        input_tokens=0 if "cached" in extra else _first(told, _INPUT, _is_count),
-        output_tokens=0 if "cached" in extra else _first(told, _OUTPUT, _is_count),
+        model=_first_value(provider_data, _MODEL_KEYS, _is_name) or call.model,
+        input_tokens=0 if "cached" in extra else _first_value(provider_data, _INPUT_KEYS, _is_count),
+        output_tokens=0 if "cached" in extra else _first_value(provider_data, _OUTPUT_KEYS, _is_count),
         duration=duration,
-        error=None if error is None else _said(error),
+        error=None if error is None else _error_text(error),
         messages=(*call.messages, *messages),
         extra=extra,
     )
 
 
-def _answer(response: Any) -> tuple[list[Message], list[Mapping[str, Any]], dict[str, Any]]:
+def _read_answer(response: Any) -> tuple[list[Message], list[Mapping[str, Any]], dict[str, Any]]:
     """Return the messages of an `LLMResult`, the provider's metadata, and the extra to store."""
     lists = getattr(response, "generations", None)
     messages: list[Message] = []
-    told: list[Mapping[str, Any]] = []
+    provider_data: list[Mapping[str, Any]] = []
     extra: dict[str, Any] = {}
-    for generation in [each for some in _listed(lists) for each in _listed(some)]:
+    for generation in [each for some in _as_sequence(lists) for each in _as_sequence(some)]:
         message = getattr(generation, "message", None)
-        metadata = _mapped(getattr(message, "response_metadata", None))
-        if metadata and metadata.keys() <= _REFUSED and not getattr(message, "content", None):
+        metadata = _as_mapping(getattr(message, "response_metadata", None))
+        if metadata and metadata.keys() <= _REFUSAL_KEYS and not getattr(message, "content", None):
             # LangChain's message for a provider's refusal is no answer; headers and the like are not stored.
-            kept = {key: metadata.get(key) for key in ("status_code", "request_id")}
-            extra |= {key: storable(value) for key, value in kept.items() if value is not None}
+            refusal = {key: metadata.get(key) for key in ("status_code", "request_id")}
+            extra |= {key: to_storable(value) for key, value in refusal.items() if value is not None}
             continue
-        usage = _mapped(getattr(message, "usage_metadata", None))
-        told += [usage, metadata, _mapped(getattr(generation, "generation_info", None))]
+        usage = _as_mapping(getattr(message, "usage_metadata", None))
+        provider_data += [usage, metadata, _as_mapping(getattr(generation, "generation_info", None))]
         # LangChain sets a total cost of 0 for cached answers only.
         if "total_cost" in usage and not usage["total_cost"]:
             extra["cached"] = True
         text = getattr(generation, "text", generation)
         messages.append(replace(message_of(text), role="assistant") if message is None else message_of(message))
-    told.append(_mapped(getattr(response, "llm_output", None)))
-    if (reason := _first(told, _REASON)) is not None:
-        extra["stop_reason"] = storable(reason)
-    return messages, [*told, *(_mapped(each.get(key)) for each in told for key in _USAGE)], extra
+    provider_data.append(_as_mapping(getattr(response, "llm_output", None)))
+    if (reason := _first_value(provider_data, _REASON_KEYS)) is not None:
+        extra["stop_reason"] = to_storable(reason)
+    return (
+        messages,
+        [*provider_data, *(_as_mapping(each.get(key)) for each in provider_data for key in _USAGE_KEYS)],
+        extra,
+    )
 
 
-def _said(error: BaseException | str) -> str:
+def _error_text(error: BaseException | str) -> str:
     if isinstance(error, str):
         return error
     try:
@@ -319,30 +324,35 @@ def _said(error: BaseException | str) -> str:
     return text if len(text) <= LONGEST_ERROR else text[: LONGEST_ERROR - 1] + "…"
 
 
-def _usable_id(places: Mapping[str, Any], key: str, extra: dict[str, Any]) -> str | None:
+def _usable_id(config_values: Mapping[str, Any], key: str, extra: dict[str, Any]) -> str | None:
     """Return a valid id; for an invalid one return None and put the value into `extra`."""
-    given = places[key]
-    if given is None or (isinstance(given, str) and not given):
+    value = config_values[key]
+    if value is None or (isinstance(value, str) and not value):
         return None
     with suppress(Exception):  # the error text of `id_of` calls the repr of the object
-        return id_of(given, "call")
-    extra[key] = given
+        return check_id(value, "call")
+    extra[key] = value
     return None
 
 
-def _usable_namespace(places: Mapping[str, Any], extra: dict[str, Any], scopes: Scopes) -> Namespace:
+def _usable_namespace(config_values: Mapping[str, Any], extra: dict[str, Any], scopes: Scopes) -> Namespace:
     """Return the namespace; for an invalid one the root, which no other namespace can read."""
     try:
-        return scopes.resolve(None, {"configurable": {key: told for key, told in places.items() if told is not None}})
+        return scopes.resolve(
+            None, {"configurable": {key: value for key, value in config_values.items() if value is not None}}
+        )
     except Exception:  # noqa: BLE001 - as above
-        extra["namespace"] = places[CONFIG_KEY]
+        extra["namespace"] = config_values[CONFIG_KEY]
         return ()
 
 
 def _tool_names(params: Mapping[str, Any]) -> list[str]:
     tools = params.get("tools")
-    named = (_first((tool, _mapped(tool.get("function"))), ("name",)) for tool in map(_mapped, _listed(tools)))
-    return [name for name in named if isinstance(name, str)]
+    names = (
+        _first_value((tool, _as_mapping(tool.get("function"))), ("name",))
+        for tool in map(_as_mapping, _as_sequence(tools))
+    )
+    return [name for name in names if isinstance(name, str)]
 
 
 def _is_name(value: Any) -> bool:
@@ -353,26 +363,26 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and value >= 0
 
 
-def _first(
-    tellings: Sequence[Mapping[str, Any]], keys: Sequence[str], fits: Callable[[Any], bool] = lambda _: True
+def _first_value(
+    mappings: Sequence[Mapping[str, Any]], keys: Sequence[str], fits: Callable[[Any], bool] = lambda _: True
 ) -> Any:
-    said = (telling.get(key) for telling in tellings for key in keys)
-    return next((each for each in said if each is not None and fits(each)), None)
+    values = (mapping.get(key) for mapping in mappings for key in keys)
+    return next((each for each in values if each is not None and fits(each)), None)
 
 
-def _is_nothing(value: Any) -> bool:
+def _is_empty(value: Any) -> bool:
     return value is None or (isinstance(value, str | list | tuple | dict) and not value)
 
 
-def _mapped(value: Any) -> Mapping[str, Any]:
+def _as_mapping(value: Any) -> Mapping[str, Any]:
     return value if type(value) is dict or isinstance(value, Mapping) else {}
 
 
-def _listed(values: Any) -> Sequence[Any]:
+def _as_sequence(values: Any) -> Sequence[Any]:
     return values if isinstance(values, list | tuple) else ()
 
 
-GIVEN_UP = "Abandoned: the run was given up before the model answered, as when the task that awaits it is cancelled."
+ABANDONED = "Abandoned: the run was given up before the model answered, as when the task that awaits it is cancelled."
 UNFINISHED = "Unfinished: the handler was closed before the model answered."
 
 logger = logging.getLogger(__name__)
@@ -383,12 +393,12 @@ class _OpenCall(NamedTuple):
 
     Attributes:
         call: Its entry so far.
-        began: The start by `time.perf_counter`.
+        started: The start by `time.perf_counter`.
         watch: A weak reference to the run's id, whose callback reports the end of the run; None if not possible.
     """
 
     call: AuditEntry
-    began: float
+    started: float
     watch: weakref.ref[Any] | None
 
 
@@ -414,9 +424,9 @@ class AuditHandler(BaseCallbackHandler):
 
     # Per process, since the open calls of the parent end in the parent.
     _lock = PerProcess(threading.Lock)
-    _open: PerProcess[dict[str, _OpenCall]] = PerProcess(dict)
+    _open_calls: PerProcess[dict[str, _OpenCall]] = PerProcess(dict)
     # Filled during garbage collection, which may run anywhere: it must not write or take a lock.
-    _gone: PerProcess[deque[str]] = PerProcess(deque)
+    _dead_runs: PerProcess[deque[str]] = PerProcess(deque)
 
     def __init__(
         self,
@@ -426,38 +436,38 @@ class AuditHandler(BaseCallbackHandler):
         *,
         redact: bool | Callable[[str], str] = False,
         scopes: Scopes = Scopes(),  # noqa: B008 - a value
-        nested: Callable[[Mapping[str, Any]], str | None] = lambda _: None,
+        find_conversation: Callable[[Mapping[str, Any]], str | None] = lambda _: None,
     ) -> None:
         self._record = record
         self._new_id = new_id
         self._clock = clock
         self._scopes = scopes
-        self._nested = nested
+        self._find_conversation = find_conversation
         self._clean = cleaner_of(redact)
         self._failures = FirstFailures(logger)
 
     def on_chat_model_start(
-        self, serialized: Any, messages: Sequence[Sequence[Any]], *, run_id: Any, **told: Any
+        self, serialized: Any, messages: Sequence[Sequence[Any]], *, run_id: Any, **callback_args: Any
     ) -> None:
         """Record the start of a chat model's call."""
         del serialized
-        self._begin([each for some in messages or () for each in some], run_id, told)
+        self._begin_call([each for some in messages or () for each in some], run_id, callback_args)
 
-    def on_llm_start(self, serialized: Any, prompts: Sequence[str], *, run_id: Any, **told: Any) -> None:
+    def on_llm_start(self, serialized: Any, prompts: Sequence[str], *, run_id: Any, **callback_args: Any) -> None:
         """Record the start of a text model's call."""
         del serialized
-        self._begin(prompts or (), run_id, told)
+        self._begin_call(prompts or (), run_id, callback_args)
 
-    def on_llm_end(self, response: Any, *, run_id: Any, **told: Any) -> None:
+    def on_llm_end(self, response: Any, *, run_id: Any, **callback_args: Any) -> None:
         """Write the entry of an answered call."""
-        del told
-        self._end(run_id, "a call that ended", response)
-        self._sweep()
+        del callback_args
+        self._end_call(run_id, "a call that ended", response)
+        self._write_abandoned()
 
-    def on_llm_error(self, error: BaseException, *, run_id: Any, **told: Any) -> None:
+    def on_llm_error(self, error: BaseException, *, run_id: Any, **callback_args: Any) -> None:
         """Write the entry of a failed or cancelled call."""
-        self._end(run_id, "a call that failed", told.get("response"), error)
-        self._sweep()
+        self._end_call(run_id, "a call that failed", callback_args.get("response"), error)
+        self._write_abandoned()
 
     def __copy__(self) -> Self:
         return self
@@ -468,68 +478,70 @@ class AuditHandler(BaseCallbackHandler):
     def close(self) -> None:
         """Write the open calls as unfinished. The handler stays usable."""
         with self._lock:
-            keys = list(self._open)
+            keys = list(self._open_calls)
         for key in keys:
-            self._end(key, "an unfinished call", error=UNFINISHED)
+            self._end_call(key, "an unfinished call", error=UNFINISHED)
 
-    def _begin(self, given: Sequence[Any], run_id: Any, told: Mapping[str, Any]) -> None:
-        with self._unharmed("a call that began"):
-            if (key := str(run_id)) in self._open:
+    def _begin_call(self, inputs: Sequence[Any], run_id: Any, callback_args: Mapping[str, Any]) -> None:
+        with self._suppress_errors("a call that began"):
+            if (key := str(run_id)) in self._open_calls:
                 return  # a handler that is passed twice receives each callback twice
             config = running_config() or {}
-            call = begun(
-                given,
+            call = start_entry(
+                inputs,
                 entry_id=self._new_id(),
                 run_id=key,
                 created_at=self._clock(),
                 configurable=config.get("configurable"),
                 scopes=self._scopes,
-                **told,
+                **callback_args,
             )
             if nested_graphs(config.get("configurable") or {}) and call.conversation_id == call.thread_id:
                 call = replace(call, conversation_id=None)
-                with self._unharmed("the conversation of a nested graph"):
-                    call = replace(call, conversation_id=self._nested(config))
-            gone, watch = self._gone, None
+                with self._suppress_errors("the conversation of a nested graph"):
+                    call = replace(call, conversation_id=self._find_conversation(config))
+            dead_runs, watch = self._dead_runs, None
             with suppress(TypeError):  # strings have no weak references, so such a run is not watched
-                watch = weakref.ref(run_id, lambda _: gone.append(key))
+                watch = weakref.ref(run_id, lambda _: dead_runs.append(key))
             with self._lock:
-                self._open.setdefault(key, _OpenCall(call, time.perf_counter(), watch))
-        self._sweep()
+                self._open_calls.setdefault(key, _OpenCall(call, time.perf_counter(), watch))
+        self._write_abandoned()
 
-    def _sweep(self) -> None:
+    def _write_abandoned(self) -> None:
         """Write the calls whose runs are gone."""
-        while self._gone:
+        while self._dead_runs:
             with suppress(IndexError):  # another thread took it first
-                self._end(self._gone.popleft(), "a call that was given up", error=GIVEN_UP)
+                self._end_call(self._dead_runs.popleft(), "a call that was given up", error=ABANDONED)
 
-    def _end(self, run_id: Any, what: str, response: Any = None, error: BaseException | str | None = None) -> None:
+    def _end_call(
+        self, run_id: Any, activity: str, response: Any = None, error: BaseException | str | None = None
+    ) -> None:
         """Write an ended call, if it is open. A text as error means that its end was not reported."""
-        with self._unharmed(what):
+        with self._suppress_errors(activity):
             with self._lock:
-                found = self._open.pop(str(run_id), None)
+                found = self._open_calls.pop(str(run_id), None)
             if found is not None:
-                duration = None if isinstance(error, str) else time.perf_counter() - found.began
-                self._write(ended(found.call, response, duration=duration, error=error))
+                duration = None if isinstance(error, str) else time.perf_counter() - found.started
+                self._write(finish_entry(found.call, response, duration=duration, error=error))
 
     def _write(self, entry: AuditEntry) -> None:
         if self._clean is not None:
             try:
-                entry = without_secrets(entry, self._clean)
+                entry = redact_entry(entry, self._clean)
             except Exception as error:  # noqa: BLE001 - a user's function may raise anything
                 error.__suppress_context__ = True  # the run's own error may contain the secret
                 self._report("taking secrets out of a call", error)
-                entry = withheld(entry, error)
+                entry = strip_texts(entry, error)
         self._record(entry)
 
     @contextmanager
-    def _unharmed(self, what: str) -> Iterator[None]:
+    def _suppress_errors(self, activity: str) -> Iterator[None]:
         """Log exceptions of the block and suppress them, so that the run continues."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 - recording must not break the run
-            self._report(f"recording {what}", error)
+            self._report(f"recording {activity}", error)
 
-    def _report(self, doing: str, error: Exception) -> None:
-        source = doing, type(error)
-        self._failures.report(source, "The audit trail failed at %s; the run goes on.", doing, error=error)
+    def _report(self, activity: str, error: Exception) -> None:
+        source = activity, type(error)
+        self._failures.report(source, "The audit trail failed at %s; the run goes on.", activity, error=error)

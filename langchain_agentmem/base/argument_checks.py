@@ -29,11 +29,11 @@ from langchain_agentmem.errors import InvalidInput, LimitExceeded, safe_repr
 
 T = TypeVar("T")
 
-STRICT = ConfigDict(
+STRICT_CONFIG = ConfigDict(
     frozen=True, strict=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True, defer_build=True
 )
-_UNKNOWN = "There is no option {}. Options: {}."
-_EXPECTED = {"sequence_str": "be a list"}
+_UNKNOWN_OPTION = "There is no option {}. Options: {}."
+_EXPECTED_TEXTS = {"sequence_str": "be a list"}
 """Expectations that pydantic words in another way than "Input should …"."""
 
 
@@ -44,13 +44,13 @@ class Options(BaseModel):
         InvalidInput: A value is wrong, or an option is unknown.
     """
 
-    model_config = STRICT
+    model_config = STRICT_CONFIG
 
     if not TYPE_CHECKING:  # a type checker takes the signature from the fields
 
-        def __init__(self, /, **given: Any) -> None:
+        def __init__(self, /, **values: Any) -> None:
             try:
-                super().__init__(**given)
+                super().__init__(**values)
             except ValidationError as error:
                 raise InvalidInput(describe_fault(error, known=type(self).model_fields)) from None
 
@@ -59,21 +59,21 @@ class Options(BaseModel):
         return type(self)(**{**dict(self), **changes})
 
 
-def check_options(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
+def check_options(kind: type, options: Mapping[str, Any]) -> dict[str, Any]:
     """Check keyword options and return them.
 
     Args:
         kind: The `TypedDict` of the options. Its annotations must be importable at run time.
-        given: The options.
+        options: The options.
 
     Raises:
         InvalidInput: A value is wrong, or an option is unknown.
     """
-    types = _types(kind)
-    for name in given:
+    types = _type_hints(kind)
+    for name in options:
         if name not in types:
-            raise InvalidInput(_UNKNOWN.format(safe_repr(name), ", ".join(types)))
-    return {name: check_value(types[name], value, name) for name, value in given.items()}
+            raise InvalidInput(_UNKNOWN_OPTION.format(safe_repr(name), ", ".join(types)))
+    return {name: check_value(types[name], value, name) for name, value in options.items()}
 
 
 def check_value(kind: Any, value: Any, name: str) -> Any:
@@ -88,7 +88,7 @@ def check_value(kind: Any, value: Any, name: str) -> Any:
         InvalidInput: The value is wrong.
     """
     try:
-        return _adapter(kind).validate_python(value)
+        return _type_adapter(kind).validate_python(value)
     except ValidationError as error:
         raise InvalidInput(describe_fault(error, name=name)) from None
 
@@ -122,89 +122,91 @@ def describe_fault(error: ValidationError, *, name: str = "", known: Iterable[st
     first, *others = error.errors(include_url=False, include_context=False)
     if first["type"] in ("value_error", "assertion_error"):
         return first["msg"].partition(", ")[2]
-    field, *inside = [name, *first["loc"]] if name else first["loc"]
-    place = str(field) + "".join(f"[{part}]" for part in inside if isinstance(part, int))
+    field, *rest = [name, *first["loc"]] if name else first["loc"]
+    place = str(field) + "".join(f"[{part}]" for part in rest if isinstance(part, int))
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        return _UNKNOWN.format(safe_repr(place), ", ".join(known))
+        return _UNKNOWN_OPTION.format(safe_repr(place), ", ".join(known))
     if first["type"] in ("missing", "missing_argument"):
         return f"{place} is missing."
     faults = [first, *(each for each in others if each["input"] is first["input"])]  # of a union, one for each type
-    expected = (each["msg"].partition(" should ")[2] or _EXPECTED.get(each["type"], each["msg"]) for each in faults)
+    expected = (
+        each["msg"].partition(" should ")[2] or _EXPECTED_TEXTS.get(each["type"], each["msg"]) for each in faults
+    )
     return f"{place} must {' or '.join(dict.fromkeys(expected))}, got {safe_repr(first['input'])}."
 
 
 @lru_cache(256)
-def _types(kind: type) -> dict[str, Any]:
+def _type_hints(kind: type) -> dict[str, Any]:
     return get_type_hints(kind, include_extras=True)
 
 
 @lru_cache(256)
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind, config=STRICT)
+def _type_adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind, config=STRICT_CONFIG)
 
 
 # --- Texts, names, numbers and lists ----------------------------------------------------------------------------------
 
-LONGEST_NAME = 500
+MAX_NAME_CHARS = 500
 
 
-EVERYTHING = "*"
+MATCH_ALL = "*"
 """The query that means all."""
 
 
-ALL = 2**31 - 1
+NO_LIMIT = 2**31 - 1
 
 
-_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_CONTROL_CHARS = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 
-def text_given(value: Any, what: str) -> str:
+def check_text(value: Any, label: str) -> str:
     """Return a caller's argument after checking that it is text.
 
     Args:
         value: The argument.
-        what: The argument's description, for the error.
+        label: The argument's description, for the error.
 
     Raises:
         InvalidInput: The argument is no text.
     """
     if not isinstance(value, str):
-        raise InvalidInput(f"{what} is text, not {type(value).__name__}.")
+        raise InvalidInput(f"{label} is text, not {type(value).__name__}.")
     return value
 
 
-def name_given(value: Any, what: str) -> str:
+def check_name(value: Any, label: str) -> str:
     """Return a caller's name of a key, event type or tag, after checking it.
 
     Args:
         value: The argument.
-        what: The argument's description, for the error.
+        label: The argument's description, for the error.
 
     Raises:
         InvalidInput: The name is no text, empty, too long, or has control characters.
     """
-    if not isinstance(value, str) or not value.strip() or len(value) > LONGEST_NAME or _FORBIDDEN.search(value):
+    if not isinstance(value, str) or not value.strip() or len(value) > MAX_NAME_CHARS or _CONTROL_CHARS.search(value):
         raise InvalidInput(
-            f"{safe_repr(value)} cannot be {what}: that is a text of 1 to {LONGEST_NAME} characters without control "
+            f"{safe_repr(value)} cannot be {label}: that is a text of 1 to {MAX_NAME_CHARS} characters without control "
             "characters."
         )
     return value
 
 
-def limit_given(value: Any) -> int:
+def parse_limit(value: Any) -> int:
     """Return the maximum number of results that a caller wants; None means all.
 
     Raises:
         InvalidInput: The limit is no whole number of 0 or more.
     """
     if value is None:
-        return ALL
+        return NO_LIMIT
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise InvalidInput(f"A limit is a whole number of 0 or more, or None for all, not {safe_repr(value)}.")
-    return min(value, ALL)
+    return min(value, NO_LIMIT)
 
 
-def texts_given(values: Any, what: str) -> list[str]:
+def parse_texts(values: Any, label: str) -> list[str]:
     """Return a caller's texts as a list; a single text becomes a list of one.
 
     Raises:
@@ -213,19 +215,19 @@ def texts_given(values: Any, what: str) -> list[str]:
     if isinstance(values, str):
         return [values]
     if isinstance(values, Mapping) or not isinstance(values, Sequence | set | frozenset):
-        raise InvalidInput(f"{what} are a list of texts, not {type(values).__name__}.")
+        raise InvalidInput(f"{label} are a list of texts, not {type(values).__name__}.")
     if wrong := [each for each in values if not isinstance(each, str)]:
-        raise InvalidInput(f"{what} are texts, and {safe_repr(wrong[0])} is none.")
+        raise InvalidInput(f"{label} are texts, and {safe_repr(wrong[0])} is none.")
     return list(values)
 
 
-def check_whole(name: str, value: Any, least: int = 0) -> None:
+def check_integer(name: str, value: Any, minimum: int = 0) -> None:
     """Check an option that is a whole number.
 
     Raises:
         InvalidInput: It is something else, or less than the least that it may be.
     """
-    check_value(Annotated[int, Ge(least)], value, name)
+    check_value(Annotated[int, Ge(minimum)], value, name)
 
 
 def check_timeout(value: Any) -> float | None:
@@ -249,7 +251,7 @@ def check_flag(name: str, value: Any) -> bool:
 
 # --- How much may be given at most ------------------------------------------------------------------------------------
 
-_MEASURED = (bytes, str, memoryview)
+_SIZED_TYPES = (bytes, str, memoryview)
 
 
 class MemoryLimits(Options):
@@ -276,21 +278,21 @@ class MemoryLimits(Options):
     tags: int = Field(default=1_000, ge=1)
     import_bytes: int = Field(default=2**30, ge=1)
 
-    def check(self, name: str, size: int, what: str) -> None:
+    def check(self, name: str, size: int, label: str) -> None:
         """Refuse what is too large.
 
         Args:
             name: The name of the limit.
             size: How large it is.
-            what: The argument's description, for the error.
+            label: The argument's description, for the error.
 
         Raises:
             LimitExceeded: It is larger than the limit.
         """
-        if size > (most := getattr(self, name)):
+        if size > (maximum := getattr(self, name)):
             raise LimitExceeded(
-                f"{what} is too large: {size:,}, and the limit {name} is {most:,}. Give less at once, or raise it with "
-                f"AgentMemory(..., limits=MemoryLimits({name}={size}))."
+                f"{label} is too large: {size:,}, and the limit {name} is {maximum:,}. Give less at once, or raise it "
+                f"with AgentMemory(..., limits=MemoryLimits({name}={size}))."
             )
 
     def check_file(self, path: str | os.PathLike[str]) -> None:
@@ -320,14 +322,14 @@ class MemoryLimits(Options):
             rows = [rows]
         elif len(rows) > self.batch:
             self.check("batch", len(rows), f"What one call writes ({query})")
-        most = self.value_bytes
+        maximum = self.value_bytes
         for row in rows:
             for name in names:
                 value = row[name]
-                if isinstance(value, _MEASURED) and len(value) > most:
+                if isinstance(value, _SIZED_TYPES) and len(value) > maximum:
                     self.check("value_bytes", len(value), f"A value that is to be stored ({query})")
 
 
-USUAL_LIMITS = MemoryLimits()
-MEASURED_BEFORE = MemoryLimits(**dict.fromkeys(MemoryLimits.model_fields, 2**62))
+DEFAULT_LIMITS = MemoryLimits()
+UNLIMITED = MemoryLimits(**dict.fromkeys(MemoryLimits.model_fields, 2**62))
 """Those of what was measured when it was written, such as a backup: it is to be had back whatever the limits were."""

@@ -27,21 +27,21 @@ def new_uuid() -> str:
     return str(uuid7())
 
 
-def micros(moment: datetime) -> int:
+def to_micros(moment: datetime) -> int:
     """Convert a time to the stored form: microseconds since 1970 in UTC."""
     return (moment - EPOCH) // _MICROSECOND
 
 
-EARLIEST, LATEST = micros(datetime.min.replace(tzinfo=UTC)), micros(datetime.max.replace(tzinfo=UTC))
+EARLIEST, LATEST = to_micros(datetime.min.replace(tzinfo=UTC)), to_micros(datetime.max.replace(tzinfo=UTC))
 """What a stored number can stand for: the years 1 to 9999."""
 
 
-def moment(micros: int) -> datetime:
+def from_micros(micros: int) -> datetime:
     """Convert a stored number of microseconds since 1970 to a time."""
     return EPOCH + timedelta(microseconds=micros)
 
 
-def time_given(value: Any, what: str) -> int:
+def check_time(value: Any, label: str) -> int:
     """Convert a caller's time to microseconds since 1970.
 
     A time without a time zone is taken as UTC.
@@ -50,14 +50,14 @@ def time_given(value: Any, what: str) -> int:
         InvalidInput: The value is no datetime, or lies outside the years 1 to 9999 in UTC.
     """
     if not isinstance(value, datetime):
-        raise InvalidInput(f"{what} is a datetime, not {type(value).__name__}.")
+        raise InvalidInput(f"{label} is a datetime, not {type(value).__name__}.")
     try:
-        return micros(value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC))
+        return to_micros(value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC))
     except OverflowError as error:  # what was stored could never be read again
-        raise InvalidInput(f"{what} must be in the years 1 to 9999 in UTC, not {value!s}.") from error
+        raise InvalidInput(f"{label} must be in the years 1 to 9999 in UTC, not {value!s}.") from error
 
 
-def time_written(text: str) -> datetime:
+def parse_time(text: str) -> datetime:
     """Parse an ISO 8601 time; without a time zone, it is taken as UTC.
 
     Raises:

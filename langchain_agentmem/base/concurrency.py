@@ -4,7 +4,7 @@
 
     aget = awaited(get)
 
-A coroutine that the method needs, such as a model call, runs on the caller's event loop: see `on_callers_loop`.
+A coroutine that the method needs, such as a model call, runs on the caller's event loop: see `run_on_callers_loop`.
 Cancelling waits for a database write that has begun, begins no other one, and cancels a model call.
 
 The current call belongs to the thread, not to the context: user code may copy a context into threads and event loops
@@ -35,7 +35,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 THREAD_NAME = "agentmem-worker"
-LOOP_CHECK = 5.0
+LOOP_CHECK_SECONDS = 5.0
 """Seconds after which a thread that waits for an event loop checks whether the loop was closed."""
 
 
@@ -44,9 +44,9 @@ class _CallState(threading.local):
     """The awaited call that runs in this thread."""
 
 
-_running = _CallState()
+_call_state = _CallState()
 if hasattr(os, "register_at_fork"):  # a worker may fork, in a hook: its child has no event loop that runs
-    os.register_at_fork(after_in_child=partial(setattr, _running, "call", None))
+    os.register_at_fork(after_in_child=partial(setattr, _call_state, "call", None))
 
 
 class PerProcess(Generic[T]):
@@ -80,7 +80,7 @@ class PerProcess(Generic[T]):
 
 
 @contextlib.contextmanager
-def collecting_later() -> Iterator[None]:
+def pause_gc() -> Iterator[None]:
     """Pause garbage collection in a block that creates many objects, all needed.
 
     Otherwise Python treats the objects of a long list as old while the list grows, and searches the whole process for
@@ -115,16 +115,16 @@ def awaited(function: Callable[P, T], *, writes: bool = False) -> Callable[P, Co
         bound = (
             partial(getattr(args[0], name), *args[1:], **kwargs) if is_method else partial(function, *args, **kwargs)
         )
-        working = in_worker(bound, writes=writes)
+        coroutine = run_in_worker(bound, writes=writes)
         del args, kwargs, bound  # a traceback would show them, and a key may be among them
-        return await working
+        return await coroutine
 
     call.__name__ = f"_a{name[1:]}" if name.startswith("_") else f"a{name}"
     call.__qualname__ = f"{owner}.{call.__name__}".lstrip(".")
     return call
 
 
-async def in_worker(function: Callable[[], T], *, writes: bool = False) -> T:
+async def run_in_worker(function: Callable[[], T], *, writes: bool = False) -> T:
     """Call a function in a worker thread, in a copy of this context.
 
     Args:
@@ -134,7 +134,7 @@ async def in_worker(function: Callable[[], T], *, writes: bool = False) -> T:
     context = contextvars.copy_context()
     if is_in_worker():  # user code runs an event loop in a worker: waiting for another worker could be a deadlock
         return context.run(function)
-    call = _Call(asyncio.get_running_loop(), writing if writes else reading, partial(context.run, function))
+    call = _Call(asyncio.get_running_loop(), write_workers if writes else read_workers, partial(context.run, function))
     del function  # a traceback would show it, and a key may be among its arguments
     future: Future[T] = call.workers.submit(call.run)
     try:
@@ -155,27 +155,27 @@ async def in_worker(function: Callable[[], T], *, writes: bool = False) -> T:
 async def iterate_in_worker(iterator: Iterator[T]) -> AsyncIterator[T]:
     """Iterate over something in a worker thread."""
     end = object()
-    while (each := await in_worker(partial(next, iterator, end))) is not end:
+    while (each := await run_in_worker(partial(next, iterator, end))) is not end:
         yield each
 
 
 def is_in_worker() -> bool:
     """Return whether this thread runs an awaited call."""
-    return _running.call is not None
+    return _call_state.call is not None
 
 
-def is_in_reading_lane() -> bool:
+def is_in_read_worker() -> bool:
     """Return whether this thread runs an awaited call that was declared to read."""
-    return (call := _running.call) is not None and call.workers is reading
+    return (call := _call_state.call) is not None and call.workers is read_workers
 
 
 def check_cancelled() -> None:
     """Raise `asyncio.CancelledError` if the awaited call that runs here was cancelled."""
-    if (call := _running.call) is not None:
+    if (call := _call_state.call) is not None:
         call.check()
 
 
-def on_callers_loop(make: Callable[[], Coroutine[Any, Any, T]], *, always: bool = False) -> T:
+def run_on_callers_loop(make: Callable[[], Coroutine[Any, Any, T]], *, always: bool = False) -> T:
     """From a worker, run a coroutine on the caller's event loop and wait for it.
 
     Another call may use the worker's place meanwhile.
@@ -188,16 +188,16 @@ def on_callers_loop(make: Callable[[], Coroutine[Any, Any, T]], *, always: bool 
         asyncio.CancelledError: The call was cancelled, or its event loop was closed.
         RuntimeError: With `always`: the event loop was closed.
     """
-    if (call := _running.call) is None:
+    if (call := _call_state.call) is None:
         raise RuntimeError("No awaited call runs in this thread.")
     if not always:
         call.check()
     done: Future[T] = Future()
     with contextlib.suppress(RuntimeError):  # the loop is closed
-        call.loop.call_soon_threadsafe(partial(_begin, call, make, done, always=always))
-    with call.workers.place_given_up():
+        call.loop.call_soon_threadsafe(partial(_start_coroutine, call, make, done, always=always))
+    with call.workers.release_slot():
         while not done.done() and not call.loop.is_closed():
-            wait([done], LOOP_CHECK)
+            wait([done], LOOP_CHECK_SECONDS)
     try:
         if done.done():
             return done.result()
@@ -207,8 +207,8 @@ def on_callers_loop(make: Callable[[], Coroutine[Any, Any, T]], *, always: bool 
     raise RuntimeError("The event loop of the caller was closed.") if always else asyncio.CancelledError
 
 
-def _begin(call: _Call, make: Callable[[], Coroutine[Any, Any, T]], done: Future[T], *, always: bool) -> None:
-    """Begin a coroutine for `on_callers_loop`, on the loop."""
+def _start_coroutine(call: _Call, make: Callable[[], Coroutine[Any, Any, T]], done: Future[T], *, always: bool) -> None:
+    """Begin a coroutine for `run_on_callers_loop`, on the loop."""
 
     async def run() -> T:
         return await make()
@@ -216,7 +216,7 @@ def _begin(call: _Call, make: Callable[[], Coroutine[Any, Any, T]], done: Future
     def finish(task: asyncio.Task[T]) -> None:
         if call.task is task:
             call.task = None
-        _settle(done, task.result)
+        _settle_future(done, task.result)
 
     if call.cancelled and not always:
         done.set_exception(asyncio.CancelledError())
@@ -227,40 +227,40 @@ def _begin(call: _Call, make: Callable[[], Coroutine[Any, Any, T]], done: Future
         call.task = task
 
 
-def in_own_thread(function: Callable[[], T]) -> Future[T]:
+def run_in_new_thread(function: Callable[[], T]) -> Future[T]:
     """Start calling a function in a new daemon thread, in a copy of this context."""
-    answer: Future[T] = Future()
+    future: Future[T] = Future()
     run = partial(contextvars.copy_context().run, function)
-    threading.Thread(target=_settle, args=[answer, run], name=f"{THREAD_NAME}-call", daemon=True).start()
-    return answer
+    threading.Thread(target=_settle_future, args=[future, run], name=f"{THREAD_NAME}-call", daemon=True).start()
+    return future
 
 
-def abandonable(function: Callable[[], T]) -> T:
+def run_cancellable(function: Callable[[], T]) -> T:
     """Call a function that may take long and writes nothing; in a worker it can be cancelled."""
     if not is_in_worker():
         return function()
-    answer = in_own_thread(function)
-    on_callers_loop(partial(_wait_for, answer))
-    return answer.result()
+    future = run_in_new_thread(function)
+    run_on_callers_loop(partial(_wait_for, future))
+    return future.result()
 
 
-def place_given_up() -> contextlib.AbstractContextManager[None]:
+def release_slot() -> contextlib.AbstractContextManager[None]:
     """Wait for something in the block: in a worker, another call may work meanwhile."""
-    call = _running.call
-    return contextlib.nullcontext() if call is None else call.workers.place_given_up()
+    call = _call_state.call
+    return contextlib.nullcontext() if call is None else call.workers.release_slot()
 
 
 def callers_loop() -> asyncio.AbstractEventLoop | None:
     """Return the event loop of this thread's awaited call, else the running loop, if any."""
-    if _running.call is not None:
-        return _running.call.loop
+    if _call_state.call is not None:
+        return _call_state.call.loop
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
 
 
-def _settle(future: Future[T], function: Callable[[], T]) -> None:
+def _settle_future(future: Future[T], function: Callable[[], T]) -> None:
     """Call a function, and set its result or exception on a future."""
     try:
         future.set_result(function())
@@ -312,12 +312,12 @@ class _Call:
 
     def run(self) -> Any:
         """Call the function, in a worker."""
-        _running.call = self
+        _call_state.call = self
         try:
             self.check()
             return self.function()
         finally:
-            _running.call = None
+            _call_state.call = None
 
     def check(self) -> None:
         """Raise `asyncio.CancelledError` if the call was cancelled."""
@@ -373,12 +373,12 @@ class Workers:
             if state.idle:
                 state.idle -= 1
             else:
-                self._employ(state)
+                self._start_thread(state)
             state.tasks.put((future, function))
         return future
 
     @contextlib.contextmanager
-    def place_given_up(self) -> Iterator[None]:
+    def release_slot(self) -> Iterator[None]:
         """Free this thread's place for another during the block."""
         state = self._state
         try:
@@ -386,27 +386,27 @@ class Workers:
                 state.threads -= 1
                 if not state.tasks.empty():
                     with contextlib.suppress(RuntimeError):  # no thread can be started: this one takes the next call
-                        self._employ(state)
+                        self._start_thread(state)
             yield
         finally:
             with state.lock:
                 state.threads += 1  # it goes on immediately: for a moment one more than usual works
 
-    def _employ(self, state: _State) -> None:
+    def _start_thread(self, state: _State) -> None:
         """Start a thread if a place is free; the caller holds the lock.
 
         A failed start is ignored while another thread of the pool runs.
         """
         if state.threads < self.size:
             with contextlib.suppress(RuntimeError) if state.threads else contextlib.nullcontext():
-                threading.Thread(target=self._run, args=[state], name=THREAD_NAME, daemon=True).start()
+                threading.Thread(target=self._run_tasks, args=[state], name=THREAD_NAME, daemon=True).start()
                 state.threads += 1
 
-    def _run(self, state: _State) -> None:
+    def _run_tasks(self, state: _State) -> None:
         while True:
             future, function = state.tasks.get()
             if future.set_running_or_notify_cancel():
-                _settle(future, function)
+                _settle_future(future, function)
             del future, function
             with state.lock:
                 if state.threads > self.size:
@@ -415,9 +415,9 @@ class Workers:
                 state.idle += state.tasks.empty()
 
 
-reading = Workers(8)
+read_workers = Workers(8)
 """For calls that read. `PostgresOptions.pool_size` may allow more."""
-writing = Workers(4)
+write_workers = Workers(4)
 """For calls that write, so that readers do not wait behind them."""
 
 
@@ -462,9 +462,9 @@ class AwaitableNumber(int):
 
     def __new__(cls, value: int) -> Self:
         """Create the number, and store the value for `await`."""
-        answer = super().__new__(cls, value)
-        answer._value = value
-        return answer
+        number = super().__new__(cls, value)
+        number._value = value
+        return number
 
     _value: int
 

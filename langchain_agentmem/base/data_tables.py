@@ -8,11 +8,11 @@ from typing import Any
 
 from langchain_agentmem.errors import InvalidInput
 
-MOST_VALUES = 5_000_000
+MAX_YAML_VALUES = 5_000_000
 """The maximum number of values that a YAML text may expand to, since aliases can repeat its parts."""
 
 
-def data_text(name: str) -> str:
+def read_data_text(name: str) -> str:
     """Return the text of a data file of the package, through the loader of its modules.
 
     Args:
@@ -21,45 +21,45 @@ def data_text(name: str) -> str:
     return (get_data(__package__ or "", f"../{name}") or b"").decode()
 
 
-def data_table(name: str) -> Any:
+def load_data_table(name: str) -> Any:
     """Load a YAML or TOML file of the package; TOML loads many times faster.
 
     Args:
         name: The file's path within the package.
     """
     if name.endswith(".toml"):
-        return tomllib.loads(data_text(name))
+        return tomllib.loads(read_data_text(name))
     import yaml  # noqa: PLC0415 - only who looks something up pays
 
-    return yaml.safe_load(data_text(name))
+    return yaml.safe_load(read_data_text(name))
 
 
-def read_yaml(text: str) -> Any:
+def parse_yaml(text: str) -> Any:
     """Parse untrusted YAML. Tags that name Python objects are refused.
 
     Raises:
-        InvalidInput: The text is no YAML, or expands to more than `MOST_VALUES` values.
+        InvalidInput: The text is no YAML, or expands to more than `MAX_YAML_VALUES` values.
     """
     import yaml  # noqa: PLC0415 - as above
 
     try:
         value = yaml.safe_load(text)
-        size = _size(value, {})
+        size = _count_values(value, {})
     except (yaml.YAMLError, ValueError, AttributeError, RecursionError) as error:
         raise InvalidInput(f"This is not YAML that can be read: {error}") from error
-    if size > MOST_VALUES:
+    if size > MAX_YAML_VALUES:
         raise InvalidInput("This YAML names its own parts again and again: it would fill the memory.")
     return value
 
 
-def _size(value: Any, known: dict[int, int]) -> int:
+def _count_values(value: Any, known: dict[int, int]) -> int:
     """Count the values inside a value, itself included; repeated ones count each time."""
     if not isinstance(value, dict | list):
         return 1
     if id(value) not in known:
-        known[id(value)] = MOST_VALUES + 1  # what is within itself has no end
+        known[id(value)] = MAX_YAML_VALUES + 1  # what is within itself has no end
         inner = value.values() if isinstance(value, dict) else value
-        known[id(value)] = 1 + sum(_size(each, known) for each in inner)
+        known[id(value)] = 1 + sum(_count_values(each, known) for each in inner)
     return known[id(value)]
 
 

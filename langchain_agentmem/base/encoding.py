@@ -38,7 +38,7 @@ TAG = "$agentmem"
 MAX_DEPTH = 128
 """How deeply containers may be nested. What can be written can then be read at any depth of the stack."""
 
-_LARGE = 1 << 4096  # beyond this many bits Python may refuse to write an integer in decimal
+_INTEGER_BOUND = 1 << 4096  # beyond this many bits Python may refuse to write an integer in decimal
 
 
 T = TypeVar("T")
@@ -49,8 +49,8 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 _JSON: dict[str, Any] = {"ensure_ascii": False, "separators": (",", ":"), "check_circular": False, "allow_nan": False}
-_write = json.JSONEncoder(sort_keys=True, **_JSON).encode
-_write_in_order = json.JSONEncoder(**_JSON).encode
+_dump_sorted = json.JSONEncoder(sort_keys=True, **_JSON).encode
+_dump_ordered = json.JSONEncoder(**_JSON).encode
 as_json: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":")).encode
 """A value of JSON's own types in as few characters as it takes, as queries take lists."""
 parse_json: Callable[[str], Any] = json.JSONDecoder(parse_constant=_refuse_constant).decode
@@ -72,7 +72,7 @@ def is_plain(value: Any, depth: int = MAX_DEPTH) -> bool:  # noqa: PLR0911 - one
     if kind is str or kind is bool or value is None:
         return True
     if kind is int:
-        return bool(-_LARGE < value < _LARGE)
+        return bool(-_INTEGER_BOUND < value < _INTEGER_BOUND)
     if kind is float:
         return isfinite(value)
     if depth and kind is dict and TAG not in value:
@@ -98,7 +98,7 @@ def to_plain(value: Any) -> Any:
     Raises:
         InvalidInput: An inner value cannot be stored. The message names the place, the type and the remedy.
     """
-    return _tagged(value, (), MAX_DEPTH)
+    return _encode_value(value, (), MAX_DEPTH)
 
 
 def from_plain(value: Any) -> Any:
@@ -114,7 +114,7 @@ def from_plain(value: Any) -> Any:
         InvalidInput: A tag is unknown or damaged, or the value is nested too deeply.
     """
     try:
-        return _revived(value)
+        return _decode_value(value)
     except RecursionError:
         raise InvalidInput(_TOO_DEEP) from None
 
@@ -131,7 +131,7 @@ def encode(value: Any) -> bytes:
     Raises:
         InvalidInput: See `to_plain`.
     """
-    return _write(value if is_plain(value) else to_plain(value)).encode("utf-8", "surrogatepass")
+    return _dump_sorted(value if is_plain(value) else to_plain(value)).encode("utf-8", "surrogatepass")
 
 
 def decode(data: bytes) -> Any:
@@ -152,7 +152,7 @@ def decode(data: bytes) -> Any:
 
 def write_plain(value: Any) -> bytes:
     """Write what `to_plain` gave, keys in their order. It is not checked again."""
-    return _write_in_order(value).encode("utf-8", "surrogatepass")
+    return _dump_ordered(value).encode("utf-8", "surrogatepass")
 
 
 def json_value(value: Any, timespec: str = "auto") -> Any:  # noqa: PLR0911 - one line for each type
@@ -182,7 +182,7 @@ def json_value(value: Any, timespec: str = "auto") -> Any:  # noqa: PLR0911 - on
     return None if isinstance(value, bytes | bytearray) else str(value)
 
 
-quoted: Callable[[str], str] = encode_basestring
+quote_json: Callable[[str], str] = encode_basestring
 """A text as `write_plain` writes it, before it is encoded."""
 
 
@@ -216,8 +216,10 @@ def read_column(text: str | None, kind: type[T]) -> T:
         value = None
     if isinstance(value, kind):
         return value
-    shown = safe_repr(text)
-    raise DatabaseUnreadable(f"The database is damaged: it holds {shown}, which was never stored; verify() tells more.")
+    text_repr = safe_repr(text)
+    raise DatabaseUnreadable(
+        f"The database is damaged: it holds {text_repr}, which was never stored; verify() tells more."
+    )
 
 
 _TAG_BYTES = f'"{TAG}"'.encode()
@@ -228,7 +230,7 @@ def _tag(name: str, value: Any) -> dict[str, Any]:
     return {TAG: name, "value": value}
 
 
-def _tagged(value: Any, place: tuple[Any, ...], depth: int) -> Any:  # noqa: C901, PLR0911 - one line for each type
+def _encode_value(value: Any, place: tuple[Any, ...], depth: int) -> Any:  # noqa: C901, PLR0911 - one line for each type
     """Return the JSON form of a value, with so many levels of containers.
 
     Its place in the whole is that of its container, and its key or number there; only an error puts it into words.
@@ -239,46 +241,49 @@ def _tagged(value: Any, place: tuple[Any, ...], depth: int) -> Any:  # noqa: C90
         return str.__str__(value)
     if isinstance(value, int):
         number = int(value)
-        return number if -_LARGE < number < _LARGE else _tag("int", hex(number))
+        return number if -_INTEGER_BOUND < number < _INTEGER_BOUND else _tag("int", hex(number))
     if isinstance(value, float):
         real = float(value)
         return real if isfinite(real) else _tag("float", repr(real))
     if isinstance(value, dict | list | tuple | set | frozenset):
         if not depth:
-            raise _unwritable(place, _TOO_DEEP)
+            raise _encoding_error(place, _TOO_DEEP)
         if isinstance(value, dict):
-            return _tagged_dict(value, place, depth - 1)
-        plain = [_tagged(item, (place, number), depth - 1) for number, item in enumerate(value)]
+            return _encode_dict(value, place, depth - 1)
+        plain = [_encode_value(item, (place, number), depth - 1) for number, item in enumerate(value)]
         if isinstance(value, list):
             return plain
         if isinstance(value, tuple):
             return _tag("tuple", plain)
-        return _tag("set" if isinstance(value, set) else "frozenset", sorted(plain, key=_write))
-    for kind, name, write, _ in _KINDS:
+        return _tag("set" if isinstance(value, set) else "frozenset", sorted(plain, key=_dump_sorted))
+    for kind, name, write, _ in _TAGGED_TYPES:
         if isinstance(value, kind):
             try:
                 return _tag(name, write(value))
             except (ValueError, OverflowError) as error:  # a subclass such as pandas.NaT that is no real date
-                raise _unwritable(place, f"{safe_repr(value)} cannot be written: {error}") from error
-    raise _unwritable(place, _cannot_keep(value))
+                raise _encoding_error(place, f"{safe_repr(value)} cannot be written: {error}") from error
+    raise _encoding_error(place, _describe_unsupported(value))
 
 
-def _tagged_dict(items: Mapping[Any, Any], place: tuple[Any, ...], depth: int) -> dict[str, Any]:
-    pairs = [(_tagged(key, (place, key), depth), _tagged(item, (place, key), depth)) for key, item in items.items()]
+def _encode_dict(items: Mapping[Any, Any], place: tuple[Any, ...], depth: int) -> dict[str, Any]:
+    pairs = [
+        (_encode_value(key, (place, key), depth), _encode_value(item, (place, key), depth))
+        for key, item in items.items()
+    ]
     if TAG not in items and all(isinstance(key, str) for key in items):
         return dict(pairs)
-    return _tag("dict", sorted(map(list, pairs), key=lambda pair: _write(pair[0])))
+    return _tag("dict", sorted(map(list, pairs), key=lambda pair: _dump_sorted(pair[0])))
 
 
-def _unwritable(place: tuple[Any, ...], why: str) -> InvalidInput:
-    where = ""
+def _encoding_error(place: tuple[Any, ...], reason: str) -> InvalidInput:
+    path = ""
     while place:
         place, step = place
-        where = (f".{step}" if isinstance(step, str) else f"[{safe_repr(step)}]") + where
-    return InvalidInput(f"{where.lstrip('.')}: {why}" if where else why)
+        path = (f".{step}" if isinstance(step, str) else f"[{safe_repr(step)}]") + path
+    return InvalidInput(f"{path.lstrip('.')}: {reason}" if path else reason)
 
 
-def _cannot_keep(value: Any) -> str:
+def _describe_unsupported(value: Any) -> str:
     kind = type(value)
     if hasattr(kind, "model_dump"):
         remedy = "Give its .model_dump(mode='json') instead"
@@ -289,7 +294,7 @@ def _cannot_keep(value: Any) -> str:
     return f"an object of type {kind.__module__}.{kind.__qualname__} cannot be stored as JSON. {remedy}."
 
 
-def _zoned(value: datetime | time) -> Any:
+def _encode_time(value: datetime | time) -> Any:
     if isinstance(value, datetime):
         datetime.fromisoformat(value.isoformat())  # refuses what only looks like a date
     zone = value.tzinfo.key if isinstance(value.tzinfo, ZoneInfo) else None
@@ -299,35 +304,35 @@ def _zoned(value: datetime | time) -> Any:
     return {"iso": plain.isoformat(), "fold": value.fold, "zone": zone}
 
 
-def _to_zoned(kind: type[datetime | time], value: Any) -> datetime | time:
+def _decode_time(kind: type[datetime | time], value: Any) -> datetime | time:
     if isinstance(value, str):
         return kind.fromisoformat(value)
-    found = kind.fromisoformat(value["iso"]).replace(fold=value["fold"])
+    parsed = kind.fromisoformat(value["iso"]).replace(fold=value["fold"])
     try:
-        return found if value["zone"] is None else found.replace(tzinfo=ZoneInfo(value["zone"]))
+        return parsed if value["zone"] is None else parsed.replace(tzinfo=ZoneInfo(value["zone"]))
     except (KeyError, ValueError, OSError):  # this machine has no such zone: the offset still tells the instant
-        if isinstance(found, time):
+        if isinstance(parsed, time):
             raise
-        return found
+        return parsed
 
 
 def _base64(value: bytes | bytearray) -> str:
     return base64.b64encode(value).decode("ascii")
 
 
-_KINDS: tuple[tuple[type, str, Callable[[Any], Any], Callable[[Any], Any]], ...] = (
+_TAGGED_TYPES: tuple[tuple[type, str, Callable[[Any], Any], Callable[[Any], Any]], ...] = (
     (bytes, "bytes", _base64, partial(base64.b64decode, validate=True)),
     (bytearray, "bytearray", _base64, lambda text: bytearray(base64.b64decode(text, validate=True))),
-    (datetime, "datetime", _zoned, partial(_to_zoned, datetime)),  # before date, its parent
+    (datetime, "datetime", _encode_time, partial(_decode_time, datetime)),  # before date, its parent
     (date, "date", date.isoformat, date.fromisoformat),
-    (time, "time", _zoned, partial(_to_zoned, time)),
+    (time, "time", _encode_time, partial(_decode_time, time)),
     (timedelta, "timedelta", lambda span: [span.days, span.seconds, span.microseconds], lambda own: timedelta(*own)),
     (UUID, "uuid", lambda value: value.hex, lambda text: UUID(hex=text)),
     (Decimal, "decimal", str, Decimal),
     (complex, "complex", lambda number: [repr(number.real), repr(number.imag)], lambda own: complex(*map(float, own))),
 )
 """Each type that has a tag: the tag, and how a value is written and read."""
-_READERS: dict[str, Callable[[Any], Any]] = {name: read for _, name, _, read in _KINDS} | {
+_READERS: dict[str, Callable[[Any], Any]] = {name: read for _, name, _, read in _TAGGED_TYPES} | {
     "int": partial(int, base=16),
     "float": float,
     "tuple": tuple,
@@ -337,12 +342,12 @@ _READERS: dict[str, Callable[[Any], Any]] = {name: read for _, name, _, read in 
 }
 
 
-def _revived(value: Any) -> Any:
+def _decode_value(value: Any) -> Any:
     if type(value) is list:
-        return [_revived(item) for item in value]
+        return [_decode_value(item) for item in value]
     if type(value) is not dict:
         return value
-    plain = {key: _revived(item) for key, item in value.items()}
+    plain = {key: _decode_value(item) for key, item in value.items()}
     if TAG not in plain:
         return plain
     try:
@@ -357,7 +362,7 @@ def _revived(value: Any) -> Any:
         raise InvalidInput(f"The stored {plain[TAG]} is damaged: {safe_repr(error)}") from error
 
 
-def under(value: Any, key: Any) -> Any:
+def value_at(value: Any, key: Any) -> Any:
     """Return a mapping's value at a key or a dotted path; None if it has none."""
     if not isinstance(value, Mapping):
         return None
@@ -365,8 +370,8 @@ def under(value: Any, key: Any) -> Any:
         return value[key]
     for dot in re.finditer(r"\.", key) if isinstance(key, str) else ():
         inner = value.get(key[: dot.start()])
-        if isinstance(inner, Mapping) and (found := under(inner, key[dot.end() :])) is not None:
-            return found
+        if isinstance(inner, Mapping) and (nested := value_at(inner, key[dot.end() :])) is not None:
+            return nested
     return None
 
 
@@ -381,12 +386,12 @@ def replace_surrogates(value: T) -> T:
         there is none, or where it is nested too deeply to be looked through.
     """
     try:
-        return _without_surrogates(value)
+        return _clean_surrogates(value)
     except RecursionError:
         return value
 
 
-def _without_surrogates(value: T) -> T:
+def _clean_surrogates(value: T) -> T:
     if isinstance(value, str):
         try:
             value.isascii() or value.encode()
@@ -395,23 +400,23 @@ def _without_surrogates(value: T) -> T:
         return value
     clean: Any = value
     if isinstance(value, dict):
-        clean = {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+        clean = {_clean_surrogates(key): _clean_surrogates(item) for key, item in value.items()}
     elif isinstance(value, list):
-        clean = [_without_surrogates(item) for item in value]
+        clean = [_clean_surrogates(item) for item in value]
     return value if clean == value else clean
 
 
-TEXTS = frozenset({"input_text", "output_text", "text"})
-IMAGES = frozenset({"image", "image_generation_call", "image_url", "input_image"})
-MEDIA = frozenset({"audio", "document", "file", "input_audio", "input_file", "media", "video"})
-THOUGHTS = frozenset({"reasoning", "reasoning_content", "redacted_thinking", "thinking"})
-CALLS = frozenset(
+TEXT_TYPES = frozenset({"input_text", "output_text", "text"})
+IMAGE_TYPES = frozenset({"image", "image_generation_call", "image_url", "input_image"})
+MEDIA_TYPES = frozenset({"audio", "document", "file", "input_audio", "input_file", "media", "video"})
+REASONING_TYPES = frozenset({"reasoning", "reasoning_content", "redacted_thinking", "thinking"})
+CALL_TYPES = frozenset(
     {"function_call", "input_json_delta", "invalid_tool_call", "tool_call", "tool_call_chunk", "tool_use"}
 )
 """The types of blocks, by their content. A tool that the provider runs itself is no call."""
 
 
-def kind_of(block: Any) -> str | None:
+def block_type(block: Any) -> str | None:
     """Return the "type" of a content block; None if it is missing or no text.
 
     Args:
@@ -423,7 +428,7 @@ def kind_of(block: Any) -> str | None:
 
 def inline_image(block: Any) -> dict[str, Any] | None:
     """Return an image in Gemini's form as a block of LangChain's; None for any other block."""
-    if not isinstance(block, Mapping) or kind_of(block) not in (None, "media"):
+    if not isinstance(block, Mapping) or block_type(block) not in (None, "media"):
         return None
     inline = block.get("inline_data", block.get("inlineData", block))
     kind = inline.get("mime_type", inline.get("mimeType")) if isinstance(inline, Mapping) else None
@@ -432,35 +437,35 @@ def inline_image(block: Any) -> dict[str, Any] | None:
 
 def is_image(block: Any) -> bool:
     """Return whether a block is an image, in any provider's form."""
-    return kind_of(block) in IMAGES or inline_image(block) is not None
+    return block_type(block) in IMAGE_TYPES or inline_image(block) is not None
 
 
-_ARGUMENTS = ("args", "arguments", "input")
-_REASONING = ("reasoning", "reasoning_content", "thinking", "text", "summary", "content")
+_ARGUMENT_KEYS = ("args", "arguments", "input")
+_REASONING_KEYS = ("reasoning", "reasoning_content", "thinking", "text", "summary", "content")
 
 
-def called(call: Mapping[str, Any]) -> tuple[str, Any]:
+def parse_call(call: Mapping[str, Any]) -> tuple[str, Any]:
     """Return the name and arguments of a call in any provider's form.
 
     A missing name becomes "", missing arguments become None.
     """
     function = call.get("function")
-    told = function if isinstance(function, Mapping) else call
-    name = told.get("name")
-    arguments = next((told[key] for key in _ARGUMENTS if told.get(key) is not None), None)
+    fields = function if isinstance(function, Mapping) else call
+    name = fields.get("name")
+    arguments = next((fields[key] for key in _ARGUMENT_KEYS if fields.get(key) is not None), None)
     return name if isinstance(name, str) else "", arguments
 
 
-def thoughts(said: Any) -> str:
+def reasoning_text(content: Any) -> str:
     """Return the text of reasoning blocks of any form, one line each.
 
     Signatures and encrypted reasoning are left out.
 
     Args:
-        said: Text, a block, or a list of these.
+        content: Text, a block, or a list of these.
     """
-    if isinstance(said, Mapping):
-        said = [said.get(key) for key in _REASONING]
-    if isinstance(said, list):
-        return "\n".join(filter(None, map(thoughts, said)))
-    return said if isinstance(said, str) else ""
+    if isinstance(content, Mapping):
+        content = [content.get(key) for key in _REASONING_KEYS]
+    if isinstance(content, list):
+        return "\n".join(filter(None, map(reasoning_text, content)))
+    return content if isinstance(content, str) else ""

@@ -22,14 +22,14 @@ from langchain_agentmem.errors import InvalidInput
 KeyLike: TypeAlias = str | bytes | Callable[[], str | bytes]
 """A passphrase, 32 bytes, or a function that returns one of these."""
 
-SIZE = 32
+KEY_BYTES = 32
 """Bytes of a key that is used as it is."""
-VARIABLE, NEW_VARIABLE, EXPORT_VARIABLE = "AGENTMEM_KEY", "AGENTMEM_NEW_KEY", "AGENTMEM_EXPORT_KEY"
+KEY_VARIABLE, NEW_KEY_VARIABLE, EXPORT_KEY_VARIABLE = "AGENTMEM_KEY", "AGENTMEM_NEW_KEY", "AGENTMEM_EXPORT_KEY"
 """The environment variables with the key of a database, with the one that it gets, and with that of an export; with
 _FILE behind them the path of a file that holds it, with _COMMAND a command that prints it."""
-_PATIENCE = 60.0
+_COMMAND_TIMEOUT = 60.0
 """Seconds that a command may take."""
-_RAW = re.compile(r"[xX]'([0-9a-fA-F]{64})'")
+_RAW_KEY = re.compile(r"[xX]'([0-9a-fA-F]{64})'")
 
 
 class EncryptionKey:
@@ -39,16 +39,16 @@ class EncryptionKey:
         given: The key, or a function that returns it.
     """
 
-    __slots__ = ("_asks", "_give")
+    __slots__ = ("_get_key", "_is_callable")
 
-    def __init__(self, given: KeyLike) -> None:
-        self._asks = callable(given)
-        self._give: Callable[[], str | bytes] = given if callable(given) else lambda: given
+    def __init__(self, key: KeyLike) -> None:
+        self._is_callable = callable(key)
+        self._get_key: Callable[[], str | bytes] = key if callable(key) else lambda: key
 
     @classmethod
-    def of(cls, given: KeyLike | None) -> EncryptionKey | None:
-        """Wrap a given key, or return None. `check` and `asked` validate the key."""
-        return given if given is None or isinstance(given, cls) else cls(given)
+    def of(cls, key: KeyLike | None) -> EncryptionKey | None:
+        """Wrap a given key, or return None. `check` and `resolve` validate the key."""
+        return key if key is None or isinstance(key, cls) else cls(key)
 
     def check(self) -> None:
         """Check a constant key; a function that provides a key is not called.
@@ -56,31 +56,31 @@ class EncryptionKey:
         Raises:
             InvalidInput: The value cannot be a key.
         """
-        if not self._asks and (wrong := _wrong(self._give())):
-            raise InvalidInput(wrong)
+        if not self._is_callable and (problem := _find_key_problem(self._get_key())):
+            raise InvalidInput(problem)
 
-    def asked(self) -> EncryptionKey:
+    def resolve(self) -> EncryptionKey:
         """Return the current key as a constant, calling the function that provides it once.
 
         Raises:
             InvalidInput: The value cannot be a key, or the function that provides it failed.
         """
         try:
-            given = self._give()
+            key = self._get_key()
         except InvalidInput:
             raise
         except Exception as error:
             raise InvalidInput(f"The function that gives the key failed with {type(error).__name__}.") from error
-        if wrong := _wrong(given):
-            del given
-            raise InvalidInput(wrong)
-        return EncryptionKey(given)
+        if problem := _find_key_problem(key):
+            del key
+            raise InvalidInput(problem)
+        return EncryptionKey(key)
 
     def __call__(self) -> str | bytes:
         """Return the passphrase, or the 32 bytes."""
-        given = self._give()
-        raw = _RAW.fullmatch(given) if isinstance(given, str) else None
-        return given if raw is None else bytes.fromhex(raw[1])
+        key = self._get_key()
+        raw = _RAW_KEY.fullmatch(key) if isinstance(key, str) else None
+        return key if raw is None else bytes.fromhex(raw[1])
 
     def __repr__(self) -> str:
         return "EncryptionKey(…)"
@@ -89,19 +89,19 @@ class EncryptionKey:
         raise TypeError("A key is not written down.")
 
 
-def _wrong(given: object) -> str:
+def _find_key_problem(key: object) -> str:
     """Return why a value cannot be a key, without any part of it; "" if it can."""
-    if isinstance(given, str):
-        halves = any("\ud800" <= each <= "\udfff" for each in given)
-        wrong = "a text with half of a surrogate pair" if halves else "" if given else "an empty text"
-    elif isinstance(given, bytes):
-        wrong = "" if len(given) == SIZE else f"{len(given)} bytes"
+    if isinstance(key, str):
+        has_surrogates = any("\ud800" <= each <= "\udfff" for each in key)
+        problem = "a text with half of a surrogate pair" if has_surrogates else "" if key else "an empty text"
+    elif isinstance(key, bytes):
+        problem = "" if len(key) == KEY_BYTES else f"{len(key)} bytes"
     else:
-        wrong = f"a {type(given).__name__}"
-    return wrong and f"A key is a passphrase, {SIZE} bytes, or a function that gives one of them, not {wrong}."
+        problem = f"a {type(key).__name__}"
+    return problem and f"A key is a passphrase, {KEY_BYTES} bytes, or a function that gives one of them, not {problem}."
 
 
-def key_in_environment(variable: str = VARIABLE) -> EncryptionKey | None:
+def key_from_env(variable: str = KEY_VARIABLE) -> EncryptionKey | None:
     """Return the key that the environment names, if any.
 
     Its file is read, or its command run, when the key is needed.
@@ -112,23 +112,26 @@ def key_in_environment(variable: str = VARIABLE) -> EncryptionKey | None:
     Raises:
         InvalidInput: More than one variable names a key.
     """
-    named = [name for name in (variable, f"{variable}_FILE", f"{variable}_COMMAND") if os.environ.get(name)]
-    if len(named) > 1:
-        raise InvalidInput(f"The key is given {len(named)} times: by {' and '.join(named)}.")
-    return EncryptionKey(partial(_read, named[0])) if named else None
+    variables = [name for name in (variable, f"{variable}_FILE", f"{variable}_COMMAND") if os.environ.get(name)]
+    if len(variables) > 1:
+        raise InvalidInput(f"The key is given {len(variables)} times: by {' and '.join(variables)}.")
+    return EncryptionKey(partial(_read_variable, variables[0])) if variables else None
 
 
-def _read(name: str) -> str:
+def _read_variable(name: str) -> str:
     """Return the key that a variable holds or leads to."""
-    given = os.environ[name]
+    key = os.environ[name]
     try:
         if name.endswith("_FILE"):
-            given = Path(given).read_text(encoding="utf-8").rstrip("\r\n")
+            key = Path(key).read_text(encoding="utf-8").rstrip("\r\n")
         elif name.endswith("_COMMAND"):
-            told = subprocess.run(shlex.split(given), stdout=subprocess.PIPE, check=True, timeout=_PATIENCE)  # noqa: S603
-            given = told.stdout.decode("utf-8").rstrip("\r\n")
+            completed = subprocess.run(shlex.split(key), stdout=subprocess.PIPE, check=True, timeout=_COMMAND_TIMEOUT)  # noqa: S603
+            key = completed.stdout.decode("utf-8").rstrip("\r\n")
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        told, reason = None, getattr(error, "strerror", None) or type(error).__name__  # which show no part of the key
+        completed, reason = (
+            None,
+            getattr(error, "strerror", None) or type(error).__name__,
+        )  # which show no part of the key
     else:
-        return given
+        return key
     raise InvalidInput(f"{name} gives no key: {reason}.")

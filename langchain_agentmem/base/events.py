@@ -249,30 +249,30 @@ class FirstFailures:
     the log.
     """
 
-    def __init__(self, to: logging.Logger) -> None:
-        self._to = to
-        self._known: set[Hashable] = set()
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._reported: set[Hashable] = set()
 
     def report(self, source: Hashable, message: str, /, *details: object, error: BaseException | None = None) -> None:
         """Log `message % details` as a warning, once for each source.
 
         The traceback of an error is logged, too.
         """
-        if source not in self._known:
-            self._known.add(source)
-            self._to.warning(f"{message} This is logged once.", *details, exc_info=error)
+        if source not in self._reported:
+            self._reported.add(source)
+            self._log.warning(f"{message} This is logged once.", *details, exc_info=error)
 
 
 class Progress(NamedTuple):
     """The progress of an operation that may take long.
 
     Attributes:
-        doing: The current step, such as "copying".
+        stage: The current step, such as "copying".
         done: The amount done so far.
         total: The expected amount in all; None if it is unknown.
     """
 
-    doing: str
+    stage: str
     done: int
     total: int | None
 
@@ -281,7 +281,7 @@ Watch: TypeAlias = Callable[[Progress], object]
 """Receives the progress of an operation. An exception raised by it ends the operation."""
 
 
-def listener_given(listener: L, name: str) -> L:
+def check_callable(listener: L, name: str) -> L:
     """Return a caller's listener after checking that it is callable or None.
 
     Args:
@@ -296,7 +296,7 @@ def listener_given(listener: L, name: str) -> L:
     return listener
 
 
-_inside: ContextVar[tuple[object, ...]] = ContextVar("agentmem_hooks", default=())
+_active_hooks: ContextVar[tuple[object, ...]] = ContextVar("agentmem_hooks", default=())
 """The hooks that are being called here."""
 
 
@@ -327,51 +327,51 @@ class Hooks:
 
         Later exceptions of a hook are suppressed silently.
         """
-        inside = _inside.get()
+        active = _active_hooks.get()
         for hook in self._hooks:
-            if any(hook is each for each in inside):
+            if any(hook is each for each in active):
                 continue
-            token = _inside.set((*inside, hook))
+            token = _active_hooks.set((*active, hook))
             try:
-                answer = hook(event)
-                if inspect.isawaitable(answer):
-                    self._have_awaited(hook, answer)
+                result = hook(event)
+                if inspect.isawaitable(result):
+                    self._await_result(hook, result)
             except Exception as error:  # noqa: BLE001 - whatever a hook raises must not reach the agent
                 self._report(hook, error)
             finally:
-                _inside.reset(token)
+                _active_hooks.reset(token)
 
     async def settle(self) -> None:
         """Wait for the running loop's asynchronous hooks to end, at most 1 second."""
         await asyncio.sleep(0)  # those of this turn begin
-        loop, here = asyncio.get_running_loop(), asyncio.current_task()
-        if tasks := [task for task in list(self._tasks) if task.get_loop() is loop and task is not here]:
+        loop, current = asyncio.get_running_loop(), asyncio.current_task()
+        if tasks := [task for task in list(self._tasks) if task.get_loop() is loop and task is not current]:
             await asyncio.wait(tasks, timeout=SETTLE_SECONDS)
 
     def __len__(self) -> int:
         return len(self._hooks)
 
-    def _have_awaited(self, hook: object, answer: Awaitable[object]) -> None:
+    def _await_result(self, hook: object, result: Awaitable[object]) -> None:
         async def wait() -> None:
             try:
-                await answer
+                await result
             except Exception as error:  # noqa: BLE001 - as above
                 self._report(hook, error)
 
         def begin() -> None:
-            task = asyncio.get_running_loop().create_task(waiting)
+            task = asyncio.get_running_loop().create_task(coroutine)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-        waiting = wait()
+        coroutine = wait()
         if (loop := callers_loop()) is None:
             with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:  # it stays no loop of this thread
-                runner.run(waiting)
+                runner.run(coroutine)
             return
         try:
             loop.call_soon_threadsafe(begin, context=copy_context())
         except RuntimeError:  # the loop is closed
-            waiting.close()
+            coroutine.close()
 
     def _report(self, hook: object, error: Exception) -> None:
         self._failures.report(id(hook), "The hook %s failed; memory goes on without it.", safe_repr(hook), error=error)

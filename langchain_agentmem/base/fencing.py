@@ -7,8 +7,8 @@
 Only text that looks like the marks is escaped, so that code stays as it was written. No two texts result in the same
 block. Fences of different names may be nested.
 
-`harmless` removes characters that act on a reader without carrying text: invisible characters, and tokens that a model
-or its server takes for the end of a message. This cannot be undone.
+`sanitize_text` removes characters that act on a reader without carrying text: invisible characters, and tokens that a
+model or its server takes for the end of a message. This cannot be undone.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from functools import lru_cache
 
 from langchain_agentmem.base.encoding import replace_surrogates
 
-__all__ = ["fenced", "harmless"]
+__all__ = ["fence_text", "sanitize_text"]
 
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 _FILLERS = r"\u115f\u1160\u3164\uffa0"  # letters, as Unicode has it, that nobody sees
-_UNSEEN = (
+_INVISIBLE = (
     rf"[\xad\u034f\u061c{_FILLERS}\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
     r"\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 
 
-def fenced(tag: str, text: str, **attributes: object) -> str:
+def fence_text(tag: str, text: str, **attributes: object) -> str:
     """Write a text as data.
 
     Args:
@@ -42,12 +42,14 @@ def fenced(tag: str, text: str, **attributes: object) -> str:
     Returns:
         The opening mark on a line, the text, and the closing mark on a line.
     """
-    told = "".join(f' {key}="{_quoted(value)}"' for key, value in attributes.items() if value is not None)
-    escaped = _hidden(tag).sub(lambda match: "&lt;" if match.group() == "<" else "&amp;", text)
-    return f"<{tag}{told}>\n{escaped}\n</{tag}>"
+    attribute_text = "".join(
+        f' {key}="{_quote_attribute(value)}"' for key, value in attributes.items() if value is not None
+    )
+    escaped = _mark_pattern(tag).sub(lambda match: "&lt;" if match.group() == "<" else "&amp;", text)
+    return f"<{tag}{attribute_text}>\n{escaped}\n</{tag}>"
 
 
-def _quoted(value: object) -> str:
+def _quote_attribute(value: object) -> str:
     return _UNSAFE.sub(lambda match: f"&#x{ord(match.group()):x};", html.escape(str(value)))
 
 
@@ -56,39 +58,39 @@ def _quoted(value: object) -> str:
 _BEFORE, _AFTER = rf"(?:[^\w<&]|[{_FILLERS}])*", rf"(?![^\W{_FILLERS}])"
 
 
-def _rest(tag: str) -> str:
-    return _BEFORE + "(?i:" + f"{_UNSEEN}*".join(map(re.escape, tag)) + ")" + _AFTER
+def _mark_regex(tag: str) -> str:
+    return _BEFORE + "(?i:" + f"{_INVISIBLE}*".join(map(re.escape, tag)) + ")" + _AFTER
 
 
 @lru_cache
-def _hidden(tag: str) -> re.Pattern[str]:
-    rest = _rest(tag)
+def _mark_pattern(tag: str) -> re.Pattern[str]:
+    rest = _mark_regex(tag)
     return re.compile(f"<(?={rest})|&(?=(?:amp;)*lt;{rest})")
 
 
 # --- What acts on a reader -----------------------------------------------------------------------------------------
 
-_BREAKS = re.compile(r"\r\n|[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+_LINE_BREAKS = re.compile(r"\r\n|[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]")
-_UNSEEN_RUN = re.compile(f"{_UNSEEN}+")
-_JOINS, _LOOKS = re.compile(r"\ufe0f?\u200d|\u200c"), re.compile(r"[\ufe0e\ufe0f]")
-_LIKE_MARKS = str.maketrans({"\uff1c": "<", "\ufe64": "<", "\uff1e": ">", "\ufe65": ">"})
-_NAMED = re.compile(r"(?<=<)([^\w<]*)(\w+)")
+_INVISIBLE_RUN = re.compile(f"{_INVISIBLE}+")
+_JOINER_RUN, _VARIATION_SELECTORS = re.compile(r"\ufe0f?\u200d|\u200c"), re.compile(r"[\ufe0e\ufe0f]")
+_LOOKALIKES = str.maketrans({"\uff1c": "<", "\ufe64": "<", "\uff1e": ">", "\ufe65": ">"})
+_TAG_NAME = re.compile(r"(?<=<)([^\w<]*)(\w+)")
 
 # Names of marks between which models read something else than data: parts of prompts, calls, and our own.
-_NAMES = (
+_TAG_NAMES = (
     r"system|user|assistant|human|developer|instructions?|sys|bos|eos|(?:start|end)_of_turn|think(?:ing)?|"
     r"tool_(?:calls?|use|results?|response)|function_(?:calls?|results?)|invoke"
 )
-_TOKENS = re.compile(
+_CONTROL_TOKENS = re.compile(
     rf"<(?={_BEFORE}(?i:(?:core_|recalled_)?memory(?:_update|_results)?){_AFTER})"
-    rf"|<(?={_BEFORE}(?i:{_NAMES})(?=[\s/>])[^>]{{0,80}}>|/?s>)"
+    rf"|<(?={_BEFORE}(?i:{_TAG_NAMES})(?=[\s/>])[^>]{{0,80}}>|/?s>)"
     r"|<(?=[|\uff5c][^>\n]{1,60}[|\uff5c]>)"
     r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)(?:\]|\Z))"  # a label closes it
 )
 
 
-def harmless(text: str) -> str:
+def sanitize_text(text: str) -> str:
     """Make untrusted text safe to show to a model.
 
     Line breaks of every kind become newlines. Control characters and invisible characters are removed, though
@@ -101,25 +103,27 @@ def harmless(text: str) -> str:
     Returns:
         The text. A harmless text is returned unchanged.
     """
-    text = replace_surrogates(_BREAKS.sub("\n", text))
-    text = _UNSEEN_RUN.sub(_needed, _CONTROLS.sub("", text)).translate(_LIKE_MARKS)
-    return _TOKENS.sub(lambda match: "&lt;" if match.group() == "<" else "&#91;", _NAMED.sub(_plainly, text))
+    text = replace_surrogates(_LINE_BREAKS.sub("\n", text))
+    text = _INVISIBLE_RUN.sub(_filter_invisible, _CONTROLS.sub("", text)).translate(_LOOKALIKES)
+    return _CONTROL_TOKENS.sub(
+        lambda match: "&lt;" if match.group() == "<" else "&#91;", _TAG_NAME.sub(_normalize_tag_name, text)
+    )
 
 
-def _needed(match: re.Match[str]) -> str:
+def _filter_invisible(match: re.Match[str]) -> str:
     """Return the invisible characters if the text around them needs them, else ""."""
     run, start, end = match.group(), match.start(), match.end()
     before, after = match.string[max(0, start - 1) : start], match.string[end : end + 1]
     if before.isascii():
         return ""
-    return run if _LOOKS.fullmatch(run) or (_JOINS.fullmatch(run) and not after.isascii()) else ""
+    return run if _VARIATION_SELECTORS.fullmatch(run) or (_JOINER_RUN.fullmatch(run) and not after.isascii()) else ""
 
 
-def _plainly(match: re.Match[str]) -> str:
+def _normalize_tag_name(match: re.Match[str]) -> str:
     name = unicodedata.normalize("NFKC", match.group(2))
     return match.group(1) + name if name.isascii() else match.group()
 
 
-def on_one_line(text: str) -> str:
+def sanitize_line(text: str) -> str:
     """Make untrusted text safe, on one line."""
-    return harmless(" ".join(harmless(text).split()))
+    return sanitize_text(" ".join(sanitize_text(text).split()))

@@ -13,14 +13,14 @@ from urllib.parse import unquote, urlsplit
 
 from langchain_agentmem.errors import InvalidInput, safe_repr
 
-_PRIVATE = 0o600
-_SQLITE_BEGINS = b"SQLite format 3\0"
-_LOOKED_AT, _PAGE = 64, 4_096
-_BESIDE = ("-wal", "-shm", "-journal")
+_PRIVATE_MODE = 0o600
+_SQLITE_MAGIC = b"SQLite format 3\0"
+_HEADER_BYTES, _PAGE_BYTES = 64, 4_096
+_SIDE_SUFFIXES = ("-wal", "-shm", "-journal")
 """Ends of the names of files that SQLite keeps next to a database."""
 
 
-def path_of_file(path: Any) -> Path:
+def check_path(path: Any) -> Path:
     """Check the path of a file.
 
     Raises:
@@ -33,8 +33,8 @@ def path_of_file(path: Any) -> Path:
         os.lstat(name)
     except (ValueError, OSError) as error:
         if isinstance(error, ValueError) or error.errno == errno.ENAMETOOLONG:  # a NUL, or half of a surrogate pair
-            why = "too long" if isinstance(error, OSError) else "a character in it cannot be in one"
-            raise InvalidInput(f"A file is named by a path, and not by {safe_repr(name)}: {why}.") from error
+            reason = "too long" if isinstance(error, OSError) else "a character in it cannot be in one"
+            raise InvalidInput(f"A file is named by a path, and not by {safe_repr(name)}: {reason}.") from error
     return Path(name)
 
 
@@ -47,7 +47,7 @@ def file_of(database: str) -> Path:
     return Path(unquote(urlsplit(database).path) if database.startswith("file:") else database)
 
 
-def made_private(path: Path) -> None:
+def create_private(path: Path) -> None:
     """Create an empty file that only its owner may read and write, whatever the umask.
 
     An existing file stays as it is.
@@ -55,11 +55,11 @@ def made_private(path: Path) -> None:
     If creation fails, the code that opens the file reports the reason.
     """
     with contextlib.suppress(OSError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE))
-        path.chmod(_PRIVATE)  # the umask may have taken some of it
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE_MODE))
+        path.chmod(_PRIVATE_MODE)  # the umask may have taken some of it
 
 
-def check_free(path: Path, *, force: bool) -> None:
+def check_no_file(path: Path, *, force: bool) -> None:
     """Check that no file is replaced unasked.
 
     Raises:
@@ -72,7 +72,7 @@ def check_free(path: Path, *, force: bool) -> None:
 
 
 @contextlib.contextmanager
-def _replacement(target: Path, *, make_folder: bool = False) -> Iterator[Path]:
+def _replace_file(target: Path, *, make_folder: bool = False) -> Iterator[Path]:
     """Create a private file next to another, and replace that if the block succeeds."""
     try:
         if make_folder:
@@ -80,20 +80,20 @@ def _replacement(target: Path, *, make_folder: bool = False) -> Iterator[Path]:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         os.close(handle)
         try:
-            Path(name).chmod(_PRIVATE)  # the umask may have taken some of it
+            Path(name).chmod(_PRIVATE_MODE)  # the umask may have taken some of it
             yield Path(name)
-            with Path(name).open("rb+") as written:
-                os.fsync(written.fileno())
+            with Path(name).open("rb+") as file:
+                os.fsync(file.fileno())
             Path(name).replace(target)
         finally:
-            for suffix in ("", *_BESIDE):
+            for suffix in ("", *_SIDE_SUFFIXES):
                 Path(f"{name}{suffix}").unlink(missing_ok=True)
     except OSError as error:
-        raise _unwritable(target, error) from error
+        raise _write_error(target, error) from error
 
 
 @contextlib.contextmanager
-def whole_file(path: str | os.PathLike[str], *, make_folder: bool = False) -> Iterator[TextIO]:
+def write_atomically(path: str | os.PathLike[str], *, make_folder: bool = False) -> Iterator[TextIO]:
     """Open a text file to write, which takes its name only if the block succeeds.
 
     A crash leaves the old file or the new one, never half of either.
@@ -105,16 +105,16 @@ def whole_file(path: str | os.PathLike[str], *, make_folder: bool = False) -> It
     Raises:
         InvalidInput: The file cannot be written, or `path` is a SQLite database.
     """
-    target = path_of_file(path)
-    with _replacement(target, make_folder=make_folder) as made:
+    target = check_path(path)
+    with _replace_file(target, make_folder=make_folder) as temp:
         if target.is_file() and is_database(target):
             raise InvalidInput(f"{safe_repr(str(target))} is a database, which a text would replace. Write elsewhere.")
-        with made.open("w", encoding="utf-8") as file:
+        with temp.open("w", encoding="utf-8") as file:
             yield file
 
 
 @contextlib.contextmanager
-def whole_copy(path: str | os.PathLike[str]) -> Iterator[Path]:
+def replace_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Reserve a path for a SQLite file that takes its name only if the block succeeds.
 
     Args:
@@ -123,30 +123,32 @@ def whole_copy(path: str | os.PathLike[str]) -> Iterator[Path]:
     Raises:
         InvalidInput: The file cannot be written, or `path` is a database in use.
     """
-    target = path_of_file(path)
-    with _replacement(target) as made:
+    target = check_path(path)
+    with _replace_file(target) as temp:
         if target.is_dir():
             raise InvalidInput(f"{safe_repr(str(target))} cannot be written: it is a folder.")
         if target.exists():
-            made.chmod(target.stat().st_mode & 0o777)
-        yield made
-        log = Path(f"{target}-wal")
-        if log.exists() and log.stat().st_size:
+            temp.chmod(target.stat().st_mode & 0o777)
+        yield temp
+        wal = Path(f"{target}-wal")
+        if wal.exists() and wal.stat().st_size:
             raise InvalidInput(
                 f"{safe_repr(str(target))} is a database in use: its write-ahead log holds commits. Close "
                 "it first, or write elsewhere."
             )
-        others = [Path(f"{target}{suffix}") for suffix in _BESIDE]
-        stale = [each for each in others if each.exists()]  # who opens the new file may make others
+        side_files = [Path(f"{target}{suffix}") for suffix in _SIDE_SUFFIXES]
+        stale = [each for each in side_files if each.exists()]  # who opens the new file may make others
     for each in stale:
         each.unlink(missing_ok=True)
 
 
-def _unwritable(target: Path, error: OSError) -> InvalidInput:
+def _write_error(target: Path, error: OSError) -> InvalidInput:
     """Return the error for an unwritable file. It never names a temporary file."""
     folder = target.parent
-    why = error.strerror or error if folder.is_dir() else f"there is no folder {safe_repr(str(folder))}. Make it first"
-    return InvalidInput(f"{safe_repr(str(target))} cannot be written: {why}.")
+    reason = (
+        error.strerror or error if folder.is_dir() else f"there is no folder {safe_repr(str(folder))}. Make it first"
+    )
+    return InvalidInput(f"{safe_repr(str(target))} cannot be written: {reason}.")
 
 
 def is_database(path: Path) -> bool:
@@ -156,15 +158,15 @@ def is_database(path: Path) -> bool:
     """
     try:
         with path.open("rb") as file:
-            begins = file.read(_LOOKED_AT)
-        return begins.startswith(_SQLITE_BEGINS) or looks_encrypted(path, begins)
+            header = file.read(_HEADER_BYTES)
+        return header.startswith(_SQLITE_MAGIC) or looks_encrypted(path, header)
     except OSError:  # nobody here may read it
         return False
 
 
-def looks_encrypted(path: Path, begins: bytes) -> bool:
-    """Return whether a file that begins with `begins` looks like an encrypted database.
+def looks_encrypted(path: Path, header: bytes) -> bool:
+    """Return whether a file that begins with `header` looks like an encrypted database.
 
     All bytes of an encrypted database look random.
     """
-    return not begins.startswith(_SQLITE_BEGINS) and not (begins.isascii() or path.stat().st_size % _PAGE)
+    return not header.startswith(_SQLITE_MAGIC) and not (header.isascii() or path.stat().st_size % _PAGE_BYTES)

@@ -12,28 +12,28 @@ from typing import Any
 _IMPORT = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
 
 
-def homes_in_stub(package: str) -> dict[str, str]:
+def modules_in_stub(package: str) -> dict[str, str]:
     """Return the module of each name that the stub `__init__.pyi` of a package imports."""
     stub = (get_data(package, "__init__.pyi") or b"").decode()
     return {name: module for module, name in _IMPORT.findall(stub)}
 
 
-def lazily(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def lazy_exports(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the `__getattr__` and the `__dir__` of a package.
 
     Args:
         package: Its name.
-        homes: The module of each name.
+        modules: The module of each name.
     """
 
     def get(name: str) -> Any:
-        if name not in homes:
+        if name not in modules:
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
-        value = getattr(import_module(homes[name]), name)
+        value = getattr(import_module(modules[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *homes})
+        return sorted({*vars(sys.modules[package]), *modules})
 
     return get, names

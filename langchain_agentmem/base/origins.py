@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Literal, TypeAlias, cast
 
-from langchain_agentmem.base.argument_checks import texts_given
+from langchain_agentmem.base.argument_checks import parse_texts
 from langchain_agentmem.errors import InvalidInput, safe_repr
 
 SourceName: TypeAlias = Literal["user", "person", "model", "tool", "import"]
@@ -17,12 +17,12 @@ Trust: TypeAlias = "TrustLevel | Collection[str]"
 """The lowest trusted level, or the set of trusted sources."""
 
 SOURCES: tuple[SourceName, ...] = ("user", "person", "model", "tool", "import")
-RANKING: tuple[TrustLevel, ...] = (*SOURCES, "unknown")
+TRUST_LEVELS: tuple[TrustLevel, ...] = (*SOURCES, "unknown")
 """The levels of trust, the highest first."""
-UNKNOWN = "unknown"
+UNKNOWN_SOURCE = "unknown"
 
 
-def trusted_given(trust: Any) -> frozenset[str] | None:
+def parse_trust(trust: Any) -> frozenset[str] | None:
     """Return the trusted sources; None for all.
 
     Args:
@@ -33,15 +33,15 @@ def trusted_given(trust: Any) -> frozenset[str] | None:
     """
     if trust is None:
         return None
-    levels = texts_given(trust, "Levels of trust")
-    if not levels or not set(levels) <= set(RANKING):
-        raise InvalidInput(f"trust must be one of {', '.join(RANKING)}, or some of them, not {safe_repr(trust)}.")
+    levels = parse_texts(trust, "Levels of trust")
+    if not levels or not set(levels) <= set(TRUST_LEVELS):
+        raise InvalidInput(f"trust must be one of {', '.join(TRUST_LEVELS)}, or some of them, not {safe_repr(trust)}.")
     if isinstance(trust, str):
-        return frozenset(RANKING[: RANKING.index(cast("TrustLevel", trust)) + 1])
+        return frozenset(TRUST_LEVELS[: TRUST_LEVELS.index(cast("TrustLevel", trust)) + 1])
     return frozenset(levels)
 
 
-def rank_of(source: str | None) -> int:
+def trust_rank(source: str | None) -> int:
     """Return the place of a source in the order of trust, 0 for the most trusted."""
     return SOURCES.index(source) if source in SOURCES else len(SOURCES)
 

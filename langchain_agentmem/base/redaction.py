@@ -16,12 +16,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from langchain_agentmem.base.encoding import MAX_DEPTH
-from langchain_agentmem.base.safe_repr import HIDDEN, NAMES, SECRET_NAME
+from langchain_agentmem.base.safe_repr import MASK, SECRET_NAME, SECRET_NAME_REGEX
 from langchain_agentmem.errors import InvalidInput
 
 __all__ = ["redact", "redact_value"]
 
-_HARMLESS = re.compile(
+_PLACEHOLDER = re.compile(
     r"(?is)[*•.…_#-]+|x[x-]{2,}|<[^>]*>|\[[^\]]*\]|\$\{[^}]*\}|\$\w+|\$\(.*|\{\{.*\}\}|\{\w*\}|%\w+%|%\(\w+\)s|%s"
     r"|your[ _-].*|(?:example|placeholder|redacted|masked|hidden|removed)(?:[ _-].*)?"
     r"|(?:str(?:ing)?|bytes|int|bool|any|none|null|nil|undefined|true|false|text|required|optional|yes|no|unset|empty"
@@ -29,12 +29,12 @@ _HARMLESS = re.compile(
     r"|that|my|our|to|of|for|from|with|and|or|not)[.:!]*"
 )
 """Placeholders, and words that are no secret, whatever the name before them."""
-_CODE = re.compile(r"[A-Za-z_][\w.]*[(\[]|(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*$|[~./]{0,2}/|[A-Za-z]:\\")
+_CODE_OR_PATH = re.compile(r"[A-Za-z_][\w.]*[(\[]|(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*$|[~./]{0,2}/|[A-Za-z]:\\")
 """Code or a path, unless it is quoted."""
 _NUMBER = re.compile(r"[-+]?[\d.,_/]+%?")
 _MORE_WORDS = re.compile(r"[ \t]+[A-Za-z]")
-_LEAST_DIGITS = {"password": 4, "key": 8}
-_LEAST_TOKEN, _LONG_TOKEN = 6, 20
+_MIN_DIGITS = {"password": 4, "key": 8}
+_MIN_TOKEN_CHARS, _LONG_TOKEN_CHARS = 6, 20
 
 
 def is_secret_value(value: str, kind: str, *, bare: bool = False, prose: bool = False) -> bool:
@@ -42,51 +42,54 @@ def is_secret_value(value: str, kind: str, *, bare: bool = False, prose: bool = 
 
     Args:
         value: The text.
-        kind: The group of `SECRET_NAME` that matches the name: "password", "key" or "vague".
+        kind: The group of `SECRET_NAME_REGEX` that matches the name: "password", "key" or "vague".
         bare: Whether it stands in a text without quotes. Default False.
         prose: Whether it may be a word of a sentence. Default False.
     """
     value, words = value.strip(), value.split()
-    if not any(map(str.isalnum, value)) or _HARMLESS.fullmatch(value) or (bare and _CODE.match(value)):
+    if not any(map(str.isalnum, value)) or _PLACEHOLDER.fullmatch(value) or (bare and _CODE_OR_PATH.match(value)):
         return False
-    if len(words) > 1 and (kind != "password" or _HARMLESS.fullmatch(words[0])):
+    if len(words) > 1 and (kind != "password" or _PLACEHOLDER.fullmatch(words[0])):
         return False
     if _NUMBER.fullmatch(value):
-        return value.isdigit() and len(value) >= _LEAST_DIGITS.get(kind, len(value) + 1)
+        return value.isdigit() and len(value) >= _MIN_DIGITS.get(kind, len(value) + 1)
     digits = any(map(str.isdigit, value))
-    return not prose or len(value) >= _LONG_TOKEN or (digits and (kind != "vague" or len(value) >= _LEAST_TOKEN))
+    return (
+        not prose or len(value) >= _LONG_TOKEN_CHARS or (digits and (kind != "vague" or len(value) >= _MIN_TOKEN_CHARS))
+    )
 
 
-def _without(text: str, regex: re.Pattern[str]) -> str:
+def _redact_pattern(text: str, regex: re.Pattern[str]) -> str:
     """Return a text without the secrets of one kind.
 
     The group whose name begins with "secret" is replaced; without such a group, the whole match is. With the groups of
-    `NAMES`, the name and the value decide if it is a secret. Else it is one, except placeholders such as `<your key>`.
+    `SECRET_NAME`, the name and the value decide if it is a secret. Else it is one, except placeholders such as
+    `<your key>`.
     """
     parts: list[str] = []
     end = 0
     for match in regex.finditer(text):
-        groups = [name for name, found in match.groupdict().items() if found is not None]
+        groups = [name for name, value in match.groupdict().items() if value is not None]
         group = next((name for name in groups if name.startswith("secret")), 0)
         start, stop = match.span(group)
         if end <= start < stop and _is_secret(match, group):
             # A number in JSON becomes a text, so that it stays JSON.
-            parts += (text[end:start], f'"{HIDDEN}"' if group == "secret_number" else HIDDEN)
+            parts += (text[end:start], f'"{MASK}"' if group == "secret_number" else MASK)
             end = stop
     return "".join((*parts, text[end:]))
 
 
 def _is_secret(match: re.Match[str], group: str | int) -> bool:
-    found = match.groupdict()
-    kind = next((kind for kind in ("password", "key", "vague") if found.get(kind)), None)
+    groups = match.groupdict()
+    kind = next((kind for kind in ("password", "key", "vague") if groups.get(kind)), None)
     if kind is None:
-        return not _HARMLESS.fullmatch(match[group])
+        return not _PLACEHOLDER.fullmatch(match[group])
     bare = group == "secret_bare"
-    prose = found.get("sign") == ":" and (kind == "vague" or bool(_MORE_WORDS.match(match.string, match.end(group))))
+    prose = groups.get("sign") == ":" and (kind == "vague" or bool(_MORE_WORDS.match(match.string, match.end(group))))
     return is_secret_value(match[group], kind, bare=bare, prose=bare and prose)
 
 
-_FREE = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
+_WORD_START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
 """The start of a word; in JSON, the end of a line is a backslash and a letter."""
 _PRIVATE_KEY = re.compile(
     r"(?s)-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?P<secret>(?:(?!-----BEGIN ).)*?"
@@ -99,11 +102,11 @@ _AUTHORIZATION = re.compile(
         | (?<![\w-])(?:-u|--user)[ =]\\?["']?(?!\d+:\d)[^\s:"'\\]{1,99}+:(?P<secret_login>[^\s/"'\\][^\s"'\\]*+)"""
 )
 _COOKIE = re.compile(r"""(?i)\b(?:set-)?cookie:\s{0,4}(?P<secret>[\w.-]+=(?>(?:[^\r\n"'\\]|\\++(?!["']))+))""")
-_LINE = re.compile(
-    rf"""(?imx) (?: ^[ \t]*(?:export[ \t]+)?[\w.-]{{0,100}}? | (?<![^\s"'])--(?:[\w-]{{0,100}}-)? ) {NAMES}
+_ASSIGNMENT = re.compile(
+    rf"""(?imx) (?: ^[ \t]*(?:export[ \t]+)?[\w.-]{{0,100}}? | (?<![^\s"'])--(?:[\w-]{{0,100}}-)? ) {SECRET_NAME}
         (?: =(?P<secret_bare>[^\s"'`=<]\S*+)[ \t]*\r?$ | [ \t](?P<secret_option>[^\s"'\\$<-][^\s"'\\,;]*+) )"""
 )
-_NAMED_VALUE = re.compile(rf"""(?ix) {NAMES} (?:\\*["'`]\]?)? (?:[ \t]{{0,4}}:[ \t]{{0,4}}str(?=[ \t]{{0,8}}=))?
+_NAMED_VALUE = re.compile(rf"""(?ix) {SECRET_NAME} (?:\\*["'`]\]?)? (?:[ \t]{{0,4}}:[ \t]{{0,4}}str(?=[ \t]{{0,8}}=))?
         [ \t]{{0,8}} (?P<sign>=>|:=|=(?!=)|:(?!:|//)) [ \t]{{0,8}} (?:[rbfu](?=["'])|SecretStr\((?=["']))?
         (?: (?= (?:(?<=\w":)|(?<=\w":[ ]))(?P<secret_number>\d+)(?=[\s,}}\]])
         | (?P<slashes>\\{{1,8}}+)"(?P<secret_deep>(?>(?:[^"\\\n]|\\++(?!")|(?P=slashes)\\+")*))(?P=slashes)"
@@ -112,7 +115,7 @@ _NAMED_VALUE = re.compile(rf"""(?ix) {NAMES} (?:\\*["'`]\]?)? (?:[ \t]{{0,4}}:[ 
         | `(?P<secret_back>[^`"\n]*)` )
         | (?![$%][{{(]|\{{)(?P<secret_bare>(?>(?:[^\s"'`,;&)\]}}<>|\\]|\\++(?!["'`]))+)) )""")
 """What is quoted is only looked at, as there may be other names in it."""
-_PROVIDER_KEY = re.compile(rf"""(?x){_FREE}(?:
+_PROVIDER_KEY = re.compile(rf"""(?x){_WORD_START}(?:
         eyJ[\w-]{{5,}}+\.[\w-]{{5,}}+(?:\.[\w-]*+)?
         | sk-(?:[A-Za-z0-9]{{16}} | (?:proj|ant|or|svcacct|admin|live|test)-(?=[\w-]{{10}})
         | (?=[\w-]{{16}})(?=[\w-]{{0,200}}\d))[\w-]*+
@@ -125,20 +128,20 @@ _PROVIDER_KEY = re.compile(rf"""(?x){_FREE}(?:
         | (?i:https://(?:hooks\.slack\.com/(?:services|workflows)|discord(?:app)?\.com/api/webhooks)/)
             (?P<secret>[\w/-]{{10,}}+))
         | \d(?<![\w:-]\d)\d{{7,9}}:(?P<secret_telegram>AA[\w-]{{33}}(?![\w-]))""")
-_PREFIXES = (
+_KEY_PREFIXES = (
     "eyj", "sk-", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "akia", "asia", "aiza", "xox",
     "gocspx-", "xapp-", "k_live_", "k_test_", "gsk_", "xai-", "pplx-", "npm_", "tvly-", "lsv2_", "sg.", ":aa",
     "hooks.slack.com", "/webhooks/",
 )  # fmt: skip
-_NAMED = ("pass", "pwd", "key", "token", "secret", "credential")
+_NAME_HINTS = ("pass", "pwd", "key", "token", "secret", "credential")
 _PATTERNS = {
     _PRIVATE_KEY: ("private key",),
     _URL: ("://",),
     _AUTHORIZATION: ("authorization", "bearer", "-u"),
     _COOKIE: ("cookie:",),
-    _LINE: _NAMED,
-    _NAMED_VALUE: _NAMED,
-    _PROVIDER_KEY: _PREFIXES,
+    _ASSIGNMENT: _NAME_HINTS,
+    _NAMED_VALUE: _NAME_HINTS,
+    _PROVIDER_KEY: _KEY_PREFIXES,
 }
 """The patterns of secrets, each with texts in lower case of which every match contains one; they save searches."""
 
@@ -153,9 +156,9 @@ def redact(text: str) -> str:
         The text with `***` in place of each secret; the text itself if there is none.
     """
     lowered = text.lower()
-    for regex, needs in _PATTERNS.items():
-        if any(each in lowered for each in needs):
-            text = _without(text, regex)
+    for regex, hints in _PATTERNS.items():
+        if any(each in lowered for each in hints):
+            text = _redact_pattern(text, regex)
     return text
 
 
@@ -175,33 +178,33 @@ def redact_value(value: object) -> Any:
     Raises:
         InvalidInput: It is nested more than 128 levels deep, or contains itself.
     """
-    return _redacted(value, None, MAX_DEPTH)
+    return _redact_value(value, None, MAX_DEPTH)
 
 
-def _redacted(value: Any, kind: str | None, depth: int) -> Any:
+def _redact_value(value: Any, kind: str | None, depth: int) -> Any:
     if isinstance(value, str):
-        return HIDDEN if kind and is_secret_value(value, kind) else redact(value)
+        return MASK if kind and is_secret_value(value, kind) else redact(value)
     if isinstance(value, Mapping | list | tuple | set | frozenset):
         if not depth:
             raise InvalidInput(f"The value is nested more than {MAX_DEPTH} levels deep, or contains itself.")
         if isinstance(value, Mapping):
-            return _redacted_dict(value, depth - 1)
-        items = [_redacted(item, kind, depth - 1) for item in value]
+            return _redact_mapping(value, depth - 1)
+        items = [_redact_value(item, kind, depth - 1) for item in value]
         return type(value)(items) if type(value) in (tuple, set, frozenset) else items
     if kind and isinstance(value, int) and not isinstance(value, bool):
-        return HIDDEN if is_secret_value(str(value), kind) else value
+        return MASK if is_secret_value(str(value), kind) else value
     return value
 
 
-def _redacted_dict(value: Mapping[Any, Any], depth: int) -> dict[Any, Any]:
-    made: dict[Any, Any] = {}
+def _redact_mapping(value: Mapping[Any, Any], depth: int) -> dict[Any, Any]:
+    result: dict[Any, Any] = {}
     label = value.get("name", value.get("key"))
     for key, item in value.items():
         name = label if key == "value" and isinstance(label, str) else key
-        announced = SECRET_NAME.search(name[-200:]) if isinstance(name, str) else None
+        secret_name = SECRET_NAME_REGEX.search(name[-200:]) if isinstance(name, str) else None
         plain = new = redact(key) if isinstance(key, str) else key
         number = 2
-        while new in made:
+        while new in result:
             new, number = f"{plain} {number}", number + 1
-        made[new] = _redacted(item, announced and announced.lastgroup, depth)
-    return made
+        result[new] = _redact_value(item, secret_name and secret_name.lastgroup, depth)
+    return result

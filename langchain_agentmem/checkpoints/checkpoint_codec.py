@@ -1,6 +1,6 @@
 """The conversion between LangGraph's checkpoints and the thread log.
 
-- What a config names, and errors that name it too: `address`, `readable`, `storable`.
+- What a config names, and errors that name it too: `parse_config`, `report_damage`, `report_unstorable`.
 - Which classes are imported. LangGraph's serializer writes an object as the name of its class with plain data. By
   default it imports whatever class is named when it reads: who can write to the database can then have modules of this
   machine imported, and their classes called. A strict one imports only what LangGraph holds to be safe and what is
@@ -35,19 +35,18 @@ from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.errors import AgentMemoryError, CheckpointUnreadable, InvalidInput, safe_repr
-from langchain_agentmem.rewinding.graph_runs import thread_of
+from langchain_agentmem.rewinding.graph_runs import thread_key_of
 from langchain_agentmem.storage.part import CheckpointMessage
-from langchain_agentmem.threads import checkpoint_log
-from langchain_agentmem.threads import value_store as shelves
-from langchain_agentmem.threads.checkpoint_log import StoredCheckpoint, fold, unfold, versions_of
-from langchain_agentmem.threads.thread_lines import OWN_LINE, DeletedThread, Thread
-from langchain_agentmem.threads.value_codec import VALUE, KnownMessages, ValueDraft, ValueReading, sharing
-from langchain_agentmem.threads.value_store import DamagedValue, ShelfWriter, StoredPart, StorePosition
+from langchain_agentmem.threads import checkpoint_log, value_store
+from langchain_agentmem.threads.checkpoint_log import StoredCheckpoint, pack_head, short_versions, unpack_head
+from langchain_agentmem.threads.thread_rows import ROOT_NS, DeletedThread, Thread
+from langchain_agentmem.threads.value_codec import VALUE_PREFIX, KnownMessages, ValueDraft, ValueReading, sharing_level
+from langchain_agentmem.threads.value_store import DamagedValue, StoredPart, StorePosition, StoreWriter
 
 logger = logging.getLogger(__name__)
 
 
-def serializer(*, strict: bool) -> JsonPlusSerializer:
+def make_serializer(*, strict: bool) -> JsonPlusSerializer:
     """Return LangGraph's own serializer.
 
     Args:
@@ -57,28 +56,28 @@ def serializer(*, strict: bool) -> JsonPlusSerializer:
     return JsonPlusSerializer(allowed_msgpack_modules=None) if strict else JsonPlusSerializer()
 
 
-_UNCHANGED = frozenset({bool, bytes, float, int, str, type(None)})
-_LOOKED_AT, _OF_A_LIST = 64, 4
+_UNCHANGED_TYPES = frozenset({bool, bytes, float, int, str, type(None)})
+_MAX_CHECKED, _MAX_PER_LIST = 64, 4
 """The numbers of values within a channel, and of each list in it, whose types are checked.
 
 They are enough to find most types at little cost.
 """
 
 
-def warn_of_changes(value: Any) -> None:
+def warn_of_lost_types(value: Any) -> None:
     """Log once per type that LangGraph's serializer does not keep the type of a value.
 
     The types of values within it are checked too.
     """
-    waiting, left = [value], _LOOKED_AT
-    while waiting and left:
-        each, left = waiting.pop(), left - 1
+    pending, left = [value], _MAX_CHECKED
+    while pending and left:
+        each, left = pending.pop(), left - 1
         kind = type(each)
         if kind is dict:
-            waiting += islice(each.values(), left)
+            pending += islice(each.values(), left)
         elif kind in (list, tuple):
-            waiting += each[:_OF_A_LIST]
-        elif kind not in _UNCHANGED and (kind is not deque or each.maxlen is not None):
+            pending += each[:_MAX_PER_LIST]
+        elif kind not in _UNCHANGED_TYPES and (kind is not deque or each.maxlen is not None):
             _warn_of_type(kind)  # type: ignore[arg-type]  # classes are hashable
 
 
@@ -102,7 +101,7 @@ def _warn_of_type(kind: type) -> None:
 
 
 @contextmanager
-def readable(at: ThreadKey, name: str | None, *, decoding: bool = False) -> Iterator[None]:
+def report_damage(at: ThreadKey, name: str | None, *, decoding: bool = False) -> Iterator[None]:
     """Raise `CheckpointUnreadable` with the thread and checkpoint if the block finds damage.
 
     Args:
@@ -118,15 +117,15 @@ def readable(at: ThreadKey, name: str | None, *, decoding: bool = False) -> Iter
         if not decoding and not isinstance(error, DamagedValue):
             raise
         name = name or getattr(error, "checkpoint", None)
-        which = "newest checkpoint" if name is None else f"checkpoint {safe_repr(name)}"
+        label = "newest checkpoint" if name is None else f"checkpoint {safe_repr(name)}"
         raise CheckpointUnreadable(
-            f"The {which} of the thread {safe_repr(at.name)} cannot be read: it is damaged, or was "
+            f"The {label} of the thread {safe_repr(at.name)} cannot be read: it is damaged, or was "
             f"written with another serializer ({type(error).__name__}: {error})."
         ) from error
 
 
 @contextmanager
-def storable(at: ThreadKey, what: str, name: str | None = None) -> Iterator[None]:
+def report_unstorable(at: ThreadKey, what: str, name: str | None = None) -> Iterator[None]:
     """Raise `InvalidInput` with the thread and place if the serializer refuses a value.
 
     Args:
@@ -139,14 +138,14 @@ def storable(at: ThreadKey, what: str, name: str | None = None) -> Iterator[None
     except AgentMemoryError:
         raise
     except Exception as error:
-        place = what if name is None else f"{what} {safe_repr(name)}"
+        label = what if name is None else f"{what} {safe_repr(name)}"
         raise InvalidInput(
-            f"The {place} of the thread {safe_repr(at.name)} holds what cannot be stored "
+            f"The {label} of the thread {safe_repr(at.name)} holds what cannot be stored "
             f"({type(error).__name__}: {error})."
         ) from error
 
 
-def address(
+def parse_config(
     config: RunnableConfig, scopes: namespaces.Scopes, *, whole_thread: bool = False
 ) -> tuple[ThreadKey, Any, str | None]:
     """Return the thread, line and checkpoint that a config names.
@@ -159,17 +158,17 @@ def address(
     Raises:
         InvalidInput: The config names no thread, or has an invalid id.
     """
-    configurable = namespaces.configurable_of(namespaces.config_given(config))
-    at = thread_of(config, scopes)
+    configurable = namespaces.configurable_of(namespaces.check_config(config))
+    at = thread_key_of(config, scopes)
     ns = configurable.get("checkpoint_ns")
     if ns is None and not whole_thread:
-        ns = OWN_LINE
+        ns = ROOT_NS
     name = configurable.get("checkpoint_id")
-    name = None if name is None else text_of(name, "checkpoint", empty=True)
-    return at, ns if ns is None else text_of(ns, "subgraph", empty=True), name or None
+    name = None if name is None else check_id(name, "checkpoint", empty=True)
+    return at, ns if ns is None else check_id(ns, "subgraph", empty=True), name or None
 
 
-def text_of(value: Any, what: str, *, empty: bool = False) -> str:
+def check_id(value: Any, what: str, *, empty: bool = False) -> str:
     """Check an id that LangGraph made.
 
     Raises:
@@ -188,31 +187,31 @@ def check_checkpoint(checkpoint: Any, metadata: Any, new_versions: Any) -> None:
     Raises:
         InvalidInput: It is no checkpoint, or one of the others is no dictionary.
     """
-    for what, given in (("checkpoint", checkpoint), ("metadata", metadata), ("new_versions", new_versions)):
-        if not isinstance(given, Mapping):
-            raise InvalidInput(f"{what} must be a dictionary, not {safe_repr(given)}.")
-    text_of(checkpoint.get("id"), "checkpoint")
-    for what in ("channel_values", "channel_versions"):
-        if not isinstance(checkpoint.get(what), Mapping):
-            raise InvalidInput(f"A checkpoint has a dictionary of {what}, not {safe_repr(checkpoint.get(what))}.")
+    for field, value in (("checkpoint", checkpoint), ("metadata", metadata), ("new_versions", new_versions)):
+        if not isinstance(value, Mapping):
+            raise InvalidInput(f"{field} must be a dictionary, not {safe_repr(value)}.")
+    check_id(checkpoint.get("id"), "checkpoint")
+    for field in ("channel_values", "channel_versions"):
+        if not isinstance(checkpoint.get(field), Mapping):
+            raise InvalidInput(f"A checkpoint has a dictionary of {field}, not {safe_repr(checkpoint.get(field))}.")
 
 
-def said_in(part: StoredPart, serde: SerializerProtocol) -> CheckpointMessage | None:
+def message_in(part: StoredPart, serde: SerializerProtocol) -> CheckpointMessage | None:
     """Return the message in a part; None if the part is no message.
 
     Args:
         part: The part.
         serde: The serializer that wrote it, if it is of a user-defined class.
     """
-    if part.form == shelves.MESSAGE:
+    if part.form == value_store.MESSAGE_FORM:
         return part.name, part.body
-    if not part.form.startswith(VALUE):
+    if not part.form.startswith(VALUE_PREFIX):
         return None
-    value = serde.loads_typed((part.form.removeprefix(VALUE), part.body))
+    value = serde.loads_typed((part.form.removeprefix(VALUE_PREFIX), part.body))
     return (value.id, value) if isinstance(value, BaseMessage) else None
 
 
-def listed(values: Any, what: str) -> list[Any]:
+def check_list(values: Any, what: str) -> list[Any]:
     """Check that a value is a list, and return it.
 
     Raises:
@@ -223,17 +222,17 @@ def listed(values: Any, what: str) -> list[Any]:
     return list(values)
 
 
-def pairs(writes: Any) -> list[tuple[Any, Any]]:
+def check_writes(writes: Any) -> list[tuple[Any, Any]]:
     """Check the writes of a task.
 
     Raises:
         InvalidInput: The value is no list of pairs of channel and value.
     """
-    given = listed(writes, "write")
-    for each in given:
+    checked = check_list(writes, "write")
+    for each in checked:
         if not isinstance(each, tuple | list) or len(each) != 2:  # noqa: PLR2004 - a pair
             raise InvalidInput(f"writes must be pairs of a channel and a value, not {safe_repr(each)}.")
-    return given
+    return checked
 
 
 def config_of(thread_id: Any, path: str, ns: str, name: str, scopes: namespaces.Scopes) -> RunnableConfig:
@@ -246,9 +245,9 @@ def config_of(thread_id: Any, path: str, ns: str, name: str, scopes: namespaces.
     return {"configurable": configurable}
 
 
-KNOWN_THREADS = 1_024
+MAX_KNOWN_THREADS = 1_024
 
-Rows: TypeAlias = list[dict[str, object]]
+ValueRows: TypeAlias = list[dict[str, object]]
 
 
 class CheckpointCodec:
@@ -264,15 +263,21 @@ class CheckpointCodec:
         scopes: The rules by which configs lead to their namespace.
     """
 
-    _remembering = PerProcess(threading.Lock)
+    _threads_lock = PerProcess(threading.Lock)
 
     def __init__(self, scopes: namespaces.Scopes = namespaces.Scopes()) -> None:  # noqa: B008 - a value
         self.scopes = scopes
         self.known = KnownMessages()
         self.threads: dict[ThreadKey, Thread] = {}
 
-    def plan(
-        self, serde: SerializerProtocol, at: ThreadKey, rows: Rows, values: Sequence[tuple[str, Any]], *, listing: bool
+    def plan_write(
+        self,
+        serde: SerializerProtocol,
+        at: ThreadKey,
+        rows: ValueRows,
+        values: Sequence[tuple[str, Any]],
+        *,
+        for_channels: bool,
     ) -> checkpoint_log.WritePlan:
         """Take values apart before the transaction, for the shelf of the thread as last seen.
 
@@ -283,55 +288,55 @@ class CheckpointCodec:
             at: The thread.
             rows: The other columns of the row of each value.
             values: Channels and values.
-            listing: The values are those of channels, whose lists grow.
+            for_channels: The values are those of channels, whose lists grow.
 
         Raises:
             InvalidInput: The serializer refuses a value.
         """
-        seen = self.threads.get(at)
+        last_seen = self.threads.get(at)
 
-        def take_apart(place: StorePosition | None) -> checkpoint_log.WritePlan:
-            draft = ValueDraft(serde, self.known, place, listing=listing)
+        def take_apart(store: StorePosition | None) -> checkpoint_log.WritePlan:
+            draft = ValueDraft(serde, self.known, store, for_channels=for_channels)
             recipes = []
             for channel, value in values:
-                with storable(at, "channel", channel):
-                    recipes.append(draft.recipe(value))
-            return checkpoint_log.WritePlan(draft, rows, recipes, take_apart, seen)
+                with report_unstorable(at, "channel", channel):
+                    recipes.append(draft.make_recipe(value))
+            return checkpoint_log.WritePlan(draft, rows, recipes, take_apart, last_seen)
 
-        if sharing(serde):
+        if sharing_level(serde):
             for _, value in values:
-                warn_of_changes(value)
-        return take_apart(None if seen is None else seen.place)
+                warn_of_lost_types(value)
+        return take_apart(None if last_seen is None else last_seen.store)
 
-    def stored(
-        self, at: ThreadKey, ns: str, thread: Thread, plan: checkpoint_log.WritePlan, writer: ShelfWriter | None
+    def note_stored(
+        self, at: ThreadKey, ns: str, thread: Thread, plan: checkpoint_log.WritePlan, writer: StoreWriter | None
     ) -> None:
         """Remember the places of messages after the commit of a plan."""
         if writer is not None:
-            plan.draft.stamp(thread.place, writer.numbers, writer.moves)
-        self._remember(at, ns, thread)
+            plan.draft.stamp_messages(thread.store, writer.numbers, writer.moves)
+        self._note_thread(at, ns, thread)
 
     def forget(self, deleted: Iterable[DeletedThread] | None = None) -> None:
         """Remove deleted threads from memory. Default: all threads."""
-        with self._remembering:
+        with self._threads_lock:
             if deleted is None:
                 self.threads.clear()
                 self.known.forget()
-            for at, shelf in deleted or ():
+            for at, store_id in deleted or ():
                 self.threads.pop(at, None)
                 self.threads.pop(at._replace(path=""), None)
-                self.known.forget(shelf)
+                self.known.forget(store_id)
 
-    def _remember(self, at: ThreadKey, ns: str, thread: Thread) -> None:
-        with self._remembering:
+    def _note_thread(self, at: ThreadKey, ns: str, thread: Thread) -> None:
+        with self._threads_lock:
             before = self.threads.get(at)
-            if ns != OWN_LINE:
-                thread = thread._replace(line=before.line if before is not None and before.id == thread.id else None)
-            if len(self.threads) >= KNOWN_THREADS:
+            if ns != ROOT_NS:
+                thread = thread._replace(ns_id=before.ns_id if before is not None and before.id == thread.id else None)
+            if len(self.threads) >= MAX_KNOWN_THREADS:
                 self.threads.clear()
             self.threads[at] = thread
 
-    def folded(
+    def prepare_checkpoint(
         self,
         serde: SerializerProtocol,
         at: ThreadKey,
@@ -354,20 +359,20 @@ class CheckpointCodec:
             InvalidInput: The serializer refuses something in it.
         """
         run_id = metadata.get("run_id")
-        counted = "counters_since_delta_snapshot" in metadata or metadata.get("step") == -2  # noqa: PLR2004 - a stub
-        with storable(at, "checkpoint"):
-            versions = versions_of(checkpoint)
+        has_counters = "counters_since_delta_snapshot" in metadata or metadata.get("step") == -2  # noqa: PLR2004 - a stub
+        with report_unstorable(at, "checkpoint"):
+            versions = short_versions(checkpoint)
             return checkpoint_log.Checkpoint(
-                name=text_of(checkpoint["id"], "checkpoint"),
+                name=check_id(checkpoint["id"], "checkpoint"),
                 parent=parent,
                 run_id=None if run_id is None else str(run_id),
                 versions=versions,
-                head=_serialized(serde, fold(checkpoint, versions), as_json(versions)),
-                metadata=_serialized(serde, metadata),
-                delta=counted or any(type(value) is _DeltaSnapshot for value in values.values()),
+                head=_encode_blob(serde, pack_head(checkpoint, versions), as_json(versions)),
+                metadata=_encode_blob(serde, metadata),
+                delta=has_counters or any(type(value) is _DeltaSnapshot for value in values.values()),
             )
 
-    def tuple(
+    def make_tuple(
         self, serde: SerializerProtocol, saved: StoredCheckpoint, thread_id: Any, at: ThreadKey, ns: str
     ) -> CheckpointTuple:
         """Return LangGraph's tuple of a stored checkpoint.
@@ -382,16 +387,18 @@ class CheckpointCodec:
         Raises:
             CheckpointUnreadable: The checkpoint is damaged, or was written with another serializer.
         """
-        self._remember(at, ns, saved.thread)
-        reading = ValueReading(serde, self.known, saved.thread.place, saved.parts)
-        with readable(at, saved.name, decoding=True), concurrency.collecting_later():
+        self._note_thread(at, ns, saved.thread)
+        reading = ValueReading(serde, self.known, saved.thread.store, saved.parts)
+        with report_damage(at, saved.name, decoding=True), concurrency.pause_gc():
             values = {
-                channel: reading.value(saved.values[channel]) for channel in saved.versions if channel in saved.values
+                channel: reading.read_value(saved.values[channel])
+                for channel in saved.versions
+                if channel in saved.values
             }
-            head = value_of(serde, saved.head, as_json(saved.versions))
-            checkpoint: Any = unfold(head, saved.versions, saved.name, values)
-            metadata = value_of(serde, saved.metadata)
-            writes = in_order(saved.writes, reading)
+            head = decode_blob(serde, saved.head, as_json(saved.versions))
+            checkpoint: Any = unpack_head(head, saved.versions, saved.name, values)
+            metadata = decode_blob(serde, saved.metadata)
+            writes = read_writes(saved.writes, reading)
         parent = (
             None if saved.parent is None else config_of(thread_id, saved.thread.path, ns, saved.parent, self.scopes)
         )
@@ -404,29 +411,31 @@ _MSGPACK = b"\xc1"
 """The mark of the usual type of serialized data. No MessagePack data begins with it."""
 
 
-def value_of(serde: SerializerProtocol, blob: bytes, beside: str = "") -> Any:
+def decode_blob(serde: SerializerProtocol, blob: bytes, extra_text: str = "") -> Any:
     """Read a head or metadata.
 
     Args:
         serde: The serializer.
         blob: The stored bytes.
-        beside: The text that the checksum covers too.
+        extra_text: The text that the checksum covers too.
 
     Raises:
         Exception: Any error of the serializer about bytes that it cannot read.
     """
-    data = shelves.opened(blob, beside)
+    data = value_store.strip_checksum(blob, extra_text)
     if data.startswith(_MSGPACK):
         return serde.loads_typed(("msgpack", data[1:]))
     return serde.loads_typed(tuple(ormsgpack.unpackb(data)))
 
 
-def _serialized(serde: SerializerProtocol, value: Any, beside: str = "") -> bytes:
+def _encode_blob(serde: SerializerProtocol, value: Any, extra_text: str = "") -> bytes:
     kind, data = serde.dumps_typed(value)
-    return shelves.guarded(_MSGPACK + data if kind == "msgpack" else ormsgpack.packb([kind, bytes(data)]), beside)
+    return value_store.add_checksum(
+        _MSGPACK + data if kind == "msgpack" else ormsgpack.packb([kind, bytes(data)]), extra_text
+    )
 
 
-def in_order(writes: Sequence[checkpoint_log.WrittenCheckpoint], reading: ValueReading) -> list[PendingWrite]:
+def read_writes(writes: Sequence[checkpoint_log.TaskWrite], reading: ValueReading) -> list[PendingWrite]:
     """Return writes in the order in which LangGraph applies them."""
     ordered = sorted(writes, key=lambda each: writes_sort_key(each.path, each.task, each.place))
-    return [(each.task, each.channel, reading.value(each.recipe)) for each in ordered]
+    return [(each.task, each.channel, reading.read_value(each.recipe)) for each in ordered]

@@ -18,21 +18,20 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from langchain_agentmem.base.argument_checks import ALL, check_flag, check_instance, check_whole
-from langchain_agentmem.base.clock import moment
-from langchain_agentmem.base.encoding import under
-from langchain_agentmem.base.namespaces import ThreadKey, config_given, configurable_of, range_of
-from langchain_agentmem.checkpoints.checkpoint_codec import address, readable, text_of, value_of
+from langchain_agentmem.base.argument_checks import NO_LIMIT, check_flag, check_instance, check_integer
+from langchain_agentmem.base.clock import from_micros
+from langchain_agentmem.base.encoding import value_at
+from langchain_agentmem.base.namespaces import ThreadKey, check_config, configurable_of, path_range
+from langchain_agentmem.checkpoints.checkpoint_codec import check_id, decode_blob, parse_config, report_damage
 from langchain_agentmem.checkpoints.rewind_follower import loop_of
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.transaction import Row
-from langchain_agentmem.threads import checkpoint_log
-from langchain_agentmem.threads import value_store as shelves
+from langchain_agentmem.threads import checkpoint_log, value_store
 from langchain_agentmem.threads.checkpoint_log import CheckpointKey, KeyFilter, StoredCheckpoint
-from langchain_agentmem.threads.thread_lines import find
+from langchain_agentmem.threads.thread_rows import find_thread
 from langchain_agentmem.threads.value_codec import ELEMENTS
-from langchain_agentmem.threads.value_store import LIST, MESSAGE, Range
+from langchain_agentmem.threads.value_store import LIST, MESSAGE_FORM, Range
 
 if TYPE_CHECKING:
     from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 FIRST_KEYS, MOST_KEYS = 500, 8_000
 """Numbers of checkpoint keys per query. A listing of many threads sorts them all each time, so the pages grow."""
 LARGEST_PAGE = 16
-SUBGRAPHS = 50
+MAX_SUBGRAPHS = 50
 """Subgraphs of a thread that its history names."""
 
 
@@ -69,66 +68,66 @@ def list_pages(
         CheckpointUnreadable: A checkpoint is damaged, or was written with another serializer.
     """
     scopes = saver.database.scopes
-    at, ns, name = (None, None, None) if config is None else address(config, scopes, whole_thread=True)
-    low, high = range_of(scopes.resolve(None, config, bare=True))
-    edge = configurable_of(config_given(before)).get("checkpoint_id")
+    at, ns, name = (None, None, None) if config is None else parse_config(config, scopes, whole_thread=True)
+    low, high = path_range(scopes.resolve(None, config, optional=True))
+    edge = configurable_of(check_config(before)).get("checkpoint_id")
     if before is not None and edge is None:
         raise InvalidInput(
             'before must name a checkpoint in config["configurable"]["checkpoint_id"], which '
             f"{safe_repr(before)} does not."
         )
-    edge = None if edge is None else text_of(edge, "checkpoint")
+    edge = None if edge is None else check_id(edge, "checkpoint")
     wanted = check_instance(dict, wanted, "filter") or {}
     if limit is not None:
-        check_whole("limit", limit, 0)
-    keys = _keys(saver, KeyFilter(at, low, high, ns, name, edge), wanted, limit)
-    pages = _pages(saver, keys, None if config is None else config["configurable"]["thread_id"])
-    return saver._rewinding.listed(config, before, limit, pages, loop_of(config))
+        check_integer("limit", limit, 0)
+    keys = _iter_keys(saver, KeyFilter(at, low, high, ns, name, edge), wanted, limit)
+    pages = _iter_pages(saver, keys, None if config is None else config["configurable"]["thread_id"])
+    return saver._follower.follow_pages(config, before, limit, pages, loop_of(config))
 
 
-def _pages(
+def _iter_pages(
     saver: AgentMemorySaver, keys: Iterator[CheckpointKey], thread_id: Any
 ) -> Iterator[Sequence[CheckpointTuple]]:
     size = 1
     while page := list(islice(keys, size)):
         first = page[0]
-        with readable(ThreadKey(first.path, first.thread), first.name):
+        with report_damage(ThreadKey(first.path, first.thread), first.name):
             found = saver.database.engine.read(
-                partial(checkpoint_log.load_keys, page=page, recall=saver._coding.known.take)
+                partial(checkpoint_log.load_keys, page=page, recall=saver._codec.known.recall)
             )
         tuples = []
         for key, saved in found:
-            named = key.thread if thread_id is None else thread_id
-            tuples.append(saver._coding.tuple(saver.serde, saved, named, ThreadKey(key.path, key.thread), key.ns))
+            name = key.thread if thread_id is None else thread_id
+            tuples.append(saver._codec.make_tuple(saver.serde, saved, name, ThreadKey(key.path, key.thread), key.ns))
         yield tuples
         size = min(size * 4, LARGEST_PAGE)
 
 
-def _keys(
+def _iter_keys(
     saver: AgentMemorySaver, keys: KeyFilter, wanted: Mapping[str, Any], limit: int | None
 ) -> Iterator[CheckpointKey]:
     """Yield the keys of matching checkpoints, read in large pages."""
-    left, many = limit, FIRST_KEYS
+    left, page_size = limit, FIRST_KEYS
     after: CheckpointKey | None = None
     while left is None or left > 0:
-        most = many if left is None or wanted else min(left, many)
-        with readable(keys.at or ThreadKey(keys.low, ""), keys.name):
-            found = saver.database.engine.read(partial(checkpoint_log.keys, wanted=keys, after=after, limit=most))
+        batch = page_size if left is None or wanted else min(left, page_size)
+        with report_damage(keys.at or ThreadKey(keys.low, ""), keys.name):
+            found = saver.database.engine.read(partial(checkpoint_log.list_keys, wanted=keys, after=after, limit=batch))
         if not found:
             return
-        after, many = found[-1], min(many * 4, MOST_KEYS)
-        fitting = [key for key in found if _fits(saver, key, wanted)][:left]
+        after, page_size = found[-1], min(page_size * 4, MOST_KEYS)
+        matching = [key for key in found if _matches(saver, key, wanted)][:left]
         if left is not None:
-            left -= len(fitting)
-        yield from fitting
+            left -= len(matching)
+        yield from matching
 
 
-def _fits(saver: AgentMemorySaver, key: CheckpointKey, wanted: Mapping[str, Any]) -> bool:
+def _matches(saver: AgentMemorySaver, key: CheckpointKey, wanted: Mapping[str, Any]) -> bool:
     if not wanted:
         return True
-    with readable(ThreadKey(key.path, key.thread), key.name, decoding=True):
-        metadata = value_of(saver.serde, key.metadata)
-    return all(under(metadata, name) == value for name, value in wanted.items())
+    with report_damage(ThreadKey(key.path, key.thread), key.name, decoding=True):
+        metadata = decode_blob(saver.serde, key.metadata)
+    return all(value_at(metadata, name) == value for name, value in wanted.items())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -186,23 +185,23 @@ def history(
         InvalidInput: The config names no thread, its thread is in several namespaces, or a number is not valid.
         CheckpointUnreadable: A checkpoint is damaged, or was written with another serializer.
     """
-    for name, number in (("limit", ALL if limit is None else limit), ("offset", offset)):
-        check_whole(name, number, 0)
+    for name, number in (("limit", NO_LIMIT if limit is None else limit), ("offset", offset)):
+        check_integer(name, number, 0)
     check_flag("ends", ends)
-    at, ns, _ = address(config, saver.database.scopes)
-    middle = None if around is None else text_of(around, "checkpoint")
-    most = ALL if limit is None else min(limit, ALL)
+    at, ns, _ = parse_config(config, saver.database.scopes)
+    middle = None if around is None else check_id(around, "checkpoint")
+    most = NO_LIMIT if limit is None else min(limit, NO_LIMIT)
 
     def look(tx: Transaction) -> tuple[list[Row], int, int, list[str]]:
-        thread = find(tx, at, ns)
-        if thread is None or thread.line is None:
+        thread = find_thread(tx, at, ns)
+        if thread is None or thread.ns_id is None:
             return [], 0, 0, []
-        asked = {"line": thread.line, "ends": int(ends)}
-        [counted] = query.count_line(tx, **asked, than=middle)
-        first = min(offset, ALL) if middle is None else max(0, counted["newer"] - most // 2)
-        rows = query.line_history(tx, **asked, limit=most, offset=first)
-        subgraphs = query.newest_subgraphs(tx, thread=thread.id, limit=SUBGRAPHS)
-        return list(rows), counted["found"], first, [row["ns"] for row in subgraphs]
+        params = {"ns_id": thread.ns_id, "ends": int(ends)}
+        [counts] = query.count_checkpoints(tx, **params, newer_than=middle)
+        first = min(offset, NO_LIMIT) if middle is None else max(0, counts["newer"] - most // 2)
+        rows = query.checkpoint_history(tx, **params, limit=most, offset=first)
+        subgraphs = query.newest_subgraphs(tx, thread=thread.id, limit=MAX_SUBGRAPHS)
+        return list(rows), counts["total"], first, [row["ns"] for row in subgraphs]
 
     rows, total, newer, subgraphs = saver.database.read(
         "thread.history",
@@ -215,8 +214,8 @@ def history(
 
 
 def _summary(row: Row, at: ThreadKey, serde: SerializerProtocol) -> CheckpointSummary:
-    with readable(at, row["name"], decoding=True):
-        metadata: Any = value_of(serde, bytes(row["metadata"]))
+    with report_damage(at, row["name"], decoding=True):
+        metadata: Any = decode_blob(serde, bytes(row["metadata"]))
     known = metadata if isinstance(metadata, Mapping) else {}
     step, source = known.get("step"), known.get("source")
     return CheckpointSummary(
@@ -224,7 +223,7 @@ def _summary(row: Row, at: ThreadKey, serde: SerializerProtocol) -> CheckpointSu
         parent_id=row["parent"],
         step=step if isinstance(step, int) else None,
         source=source if isinstance(source, str) else None,
-        created_at=moment(row["created_at"]),
+        created_at=from_micros(row["created_at"]),
         followers=row["followers"],
     )
 
@@ -251,9 +250,9 @@ def changes(saver: AgentMemorySaver, config: RunnableConfig, since: str | None) 
         config: The later one.
         since: The earlier one.
     """
-    at, ns, name = address(config, saver.database.scopes)
-    earlier = None if since is None else text_of(since, "checkpoint")
-    recall = saver._coding.known.take
+    at, ns, name = parse_config(config, saver.database.scopes)
+    earlier = None if since is None else check_id(since, "checkpoint")
+    recall = saver._codec.known.recall
 
     def look(tx: Transaction) -> tuple[StoredCheckpoint, StoredCheckpoint | None] | None:
         after = checkpoint_log.get(tx, at, ns, name, recall)
@@ -270,23 +269,25 @@ def changes(saver: AgentMemorySaver, config: RunnableConfig, since: str | None) 
         if since is not None:
             return None
         unknown = after if after.parent is None else after._replace(values={})
-        return CheckpointChanges(None, saver._tuple(config, unknown, at, ns))
+        return CheckpointChanges(None, saver._make_tuple(config, unknown, at, ns))
     ours, theirs = _message_lists(after), _message_lists(before)
     for channel in after.values.keys() & before.values.keys():
         if after.values[channel] == before.values[channel]:
             del after.values[channel], before.values[channel]
         elif channel in ours and channel in theirs:
             for saved, ranges, others in ((after, ours, theirs), (before, theirs, ours)):
-                left = shelves.without(ranges[channel], others[channel])
-                saved.values[channel] = [LIST, *shelves.written_ranges(left)]
-    return CheckpointChanges(saver._tuple(config, before, at, ns), saver._tuple(config, after, at, ns))
+                left = value_store.subtract_ranges(ranges[channel], others[channel])
+                saved.values[channel] = [LIST, *value_store.encode_ranges(left)]
+    return CheckpointChanges(saver._make_tuple(config, before, at, ns), saver._make_tuple(config, after, at, ns))
 
 
 def _message_lists(saved: StoredCheckpoint) -> dict[str, list[Range]]:
     """Return the ranges of the channels whose first part shows that they list messages."""
-    lists = {name: list(shelves.read_ranges(recipe[1:])) for name, recipe in saved.values.items() if recipe[0] == LIST}
+    lists = {
+        name: list(value_store.decode_ranges(recipe[1:])) for name, recipe in saved.values.items() if recipe[0] == LIST
+    }
     return {
         name: ranges
         for name, ranges in lists.items()
-        if ranges and getattr(saved.parts.get(ranges[0][0]), "form", MESSAGE) != ELEMENTS
+        if ranges and getattr(saved.parts.get(ranges[0][0]), "form", MESSAGE_FORM) != ELEMENTS
     }

@@ -75,31 +75,30 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from langchain_agentmem.base import concurrency
-from langchain_agentmem.base.argument_checks import check_flag, check_instance, check_value, texts_given
-from langchain_agentmem.base.clock import micros, time_written
-from langchain_agentmem.base.events import listener_given
-from langchain_agentmem.base.namespaces import CONFIG_KEY, Namespace, ThreadKey, id_of, path_of, range_of
+from langchain_agentmem.base.argument_checks import check_flag, check_instance, check_value, parse_texts
+from langchain_agentmem.base.clock import parse_time, to_micros
+from langchain_agentmem.base.events import check_callable
+from langchain_agentmem.base.namespaces import CONFIG_KEY, Namespace, ThreadKey, check_id, path_of, path_range
 from langchain_agentmem.checkpoints import checkpoint_codec as codec
 from langchain_agentmem.checkpoints import checkpoint_listing
 from langchain_agentmem.checkpoints.checkpoint_listing import CheckpointChanges, CheckpointHistory
-from langchain_agentmem.checkpoints.rewind_follower import RewindFollower, beginning_loop
+from langchain_agentmem.checkpoints.rewind_follower import RewindFollower, identify_loop
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.rewinding import sealing
-from langchain_agentmem.rewinding import thread_memory as memories
+from langchain_agentmem.rewinding import sealing, thread_memory
 from langchain_agentmem.rewinding.graph_runs import runs_of
 from langchain_agentmem.storage import Operation, Transaction, query
 from langchain_agentmem.storage.database import Database, LazyDatabase, MemoryLike, database_of
 from langchain_agentmem.storage.engine import DatabaseOptions, OpeningOptions
-from langchain_agentmem.threads import checkpoint_log, thread_lines
-from langchain_agentmem.threads.checkpoint_log import StoredCheckpoint, next_version, short
-from langchain_agentmem.threads.thread_lines import Thread, ThreadDeleted
-from langchain_agentmem.threads.value_codec import EVERYTHING, ValueReading, sharing
+from langchain_agentmem.threads import checkpoint_log, thread_rows
+from langchain_agentmem.threads.checkpoint_log import StoredCheckpoint, next_version, shorten_version
+from langchain_agentmem.threads.thread_rows import Thread, ThreadDeleted
+from langchain_agentmem.threads.value_codec import SHARE_EVERYTHING, ValueReading, sharing_level
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-Later: TypeAlias = list[Callable[[], None]]
+Callbacks: TypeAlias = list[Callable[[], None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,22 +158,22 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
     ) -> None:
         if strict and serde is not None:
             raise InvalidInput("Give strict=True or a serde, not both: a serializer says itself what it imports.")
-        super().__init__(serde=serde or codec.serializer(strict=strict or getattr(memory, "strict", False)))
+        super().__init__(serde=serde or codec.make_serializer(strict=strict or getattr(memory, "strict", False)))
         retention = retention if retention is not None else getattr(memory, "retention", None)
         self.retention = check_instance(Retention, retention, "retention")
         if record is None:
             record = getattr(memory, "record", ()) if serde is None else ()
-        self.record = tuple(dict.fromkeys(texts_given(record, "The channels to record")))
-        if self.record and sharing(self.serde) != EVERYTHING:
+        self.record = tuple(dict.fromkeys(parse_texts(record, "The channels to record")))
+        if self.record and sharing_level(self.serde) != SHARE_EVERYTHING:
             raise InvalidInput(
                 "Messages are recorded in plain text, under LangGraph's own serializer only: give record=(), or none."
             )
         self.database: Database = database_of(memory)
         self._database = self.database
-        self._coding = codec.CheckpointCodec(self.database.scopes)
-        self.database.remembering.add(self._coding)
-        self._rewinding = RewindFollower(self.database)
-        self._owned = False
+        self._codec = codec.CheckpointCodec(self.database.scopes)
+        self.database.caches.add(self._codec)
+        self._follower = RewindFollower(self.database)
+        self._owns_database = False
 
     @classmethod
     def from_conn_string(
@@ -202,7 +201,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         """
         unopened = LazyDatabase(conn_string, DatabaseOptions.of(options))
         saver = cls(unopened, serde=serde, strict=strict, retention=retention, record=record)
-        saver._owned = True
+        saver._owns_database = True
         return saver
 
     def setup(self) -> concurrency.CompletedAwaitable:
@@ -211,7 +210,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
 
     def close(self) -> None:
         """Close the database, if this saver opened it for itself."""
-        if self._owned:
+        if self._owns_database:
             self.database.close()
 
     # -- reading -----------------------------------------------------------------------------------------------
@@ -223,22 +222,22 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
             InvalidInput: The config names no thread, or its thread is in several namespaces.
             CheckpointUnreadable: The checkpoint is damaged, or was written with another serializer.
         """
-        return self._get(config, beginning_loop(config))
+        return self._read_tuple(config, identify_loop(config))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Async version of `get_tuple`."""
-        return await concurrency.in_worker(partial(self._get, config, beginning_loop(config)))
+        return await concurrency.run_in_worker(partial(self._read_tuple, config, identify_loop(config)))
 
-    def _get(self, config: RunnableConfig, pregel: Any) -> CheckpointTuple | None:
-        at, ns, name = codec.address(config, self.database.scopes)
+    def _read_tuple(self, config: RunnableConfig, pregel: Any) -> CheckpointTuple | None:
+        at, ns, name = codec.parse_config(config, self.database.scopes)
 
         def look(tx: Transaction) -> StoredCheckpoint | None:
-            return checkpoint_log.get(tx, at, ns, name, self._coding.known.take, seen=self._coding.threads.get(at))
+            return checkpoint_log.get(tx, at, ns, name, self._codec.known.recall, last_seen=self._codec.threads.get(at))
 
         saved = self._read(look, at, name)
-        found = None if saved is None else self._tuple(config, saved, at, ns)
+        found = None if saved is None else self._make_tuple(config, saved, at, ns)
         thread = None if saved is None else saved.thread
-        self._rewinding.loaded(config, found, pregel, addressed=name is not None, thread=thread)
+        self._follower.record_read(config, found, pregel, pinned=name is not None, thread=thread)
         return found
 
     def list(
@@ -339,19 +338,19 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
             config: The checkpoint.
             channels: The names of the channels.
         """
-        at, ns, name = codec.address(config, self.database.scopes)
-        wanted = [codec.text_of(channel, "channel", empty=True) for channel in codec.listed(channels, "channel")]
+        at, ns, name = codec.parse_config(config, self.database.scopes)
+        wanted = [codec.check_id(channel, "channel", empty=True) for channel in codec.check_list(channels, "channel")]
         found: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in wanted}
-        recall = self._coding.known.take
-        line = self._read(lambda tx: checkpoint_log.ancestors(tx, at, ns, name, wanted, recall), at, name)
+        recall = self._codec.known.recall
+        ancestors = self._read(lambda tx: checkpoint_log.load_ancestors(tx, at, ns, name, wanted, recall), at, name)
         missing = set(wanted)
-        for saved in line:
-            reading = ValueReading(self.serde, self._coding.known, saved.thread.place, saved.parts)
-            with codec.readable(at, saved.name, decoding=True):
+        for saved in ancestors:
+            reading = ValueReading(self.serde, self._codec.known, saved.thread.store, saved.parts)
+            with codec.report_damage(at, saved.name, decoding=True):
                 for channel in sorted(missing):
                     writes = [each for each in saved.writes if each.channel == channel]
-                    found[channel]["writes"][:0] = codec.in_order(writes, reading)
-                    if channel in saved.values and (seed := reading.value(saved.values[channel])) is not None:
+                    found[channel]["writes"][:0] = codec.read_writes(writes, reading)
+                    if channel in saved.values and (seed := reading.read_value(saved.values[channel])) is not None:
                         found[channel]["seed"] = seed  # a channel that held nothing begins empty
             missing -= saved.values.keys()
         return found
@@ -381,7 +380,7 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         Raises:
             InvalidInput: The config names no thread, or a value cannot be serialized. Nothing is stored.
         """
-        return self._putting(config, checkpoint, metadata, new_versions)()
+        return self._prepare_put(config, checkpoint, metadata, new_versions)()
 
     async def aput(
         self,
@@ -392,7 +391,9 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
     ) -> RunnableConfig:
         """Async version of `put`."""
         # The values are serialized now: nodes may change them while the checkpoint is stored.
-        return await concurrency.in_worker(self._putting(config, checkpoint, metadata, new_versions), writes=True)
+        return await concurrency.run_in_worker(
+            self._prepare_put(config, checkpoint, metadata, new_versions), writes=True
+        )
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -408,13 +409,13 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         Raises:
             InvalidInput: The config names no thread or checkpoint, or a value cannot be serialized. Nothing is stored.
         """
-        self._putting_writes(config, writes, task_id, task_path)()
+        self._prepare_writes(config, writes, task_id, task_path)()
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Async version of `put_writes`."""
-        await concurrency.in_worker(self._putting_writes(config, writes, task_id, task_path), writes=True)
+        await concurrency.run_in_worker(self._prepare_writes(config, writes, task_id, task_path), writes=True)
 
     def adopt(self, found: CheckpointTuple, *, dry_run: bool = False) -> bool:
         """Store a checkpoint of another saver unchanged, with its pending writes.
@@ -433,45 +434,47 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         """
         if not isinstance(found, CheckpointTuple):
             raise InvalidInput(f"What is adopted is a CheckpointTuple of another checkpointer, not {safe_repr(found)}.")
-        at, ns, named = codec.address(found.config, self.database.scopes.foreign)
-        name = codec.text_of(named, "checkpoint")
+        at, ns, named = codec.parse_config(found.config, self.database.scopes.without_template)
+        name = codec.check_id(named, "checkpoint")
 
         def is_known(tx: Transaction) -> bool:
-            thread = thread_lines.find(tx, at, ns, exact=True)
-            return thread is not None and bool(query.checkpoint_there(tx, line=thread.line, checkpoint=name))
+            thread = thread_rows.find_thread(tx, at, ns, exact=True)
+            return thread is not None and bool(query.checkpoint_exists(tx, ns_id=thread.ns_id, checkpoint=name))
 
         known = self._read(is_known, at, name)
         if check_flag("dry_run", dry_run):
             return not known
-        writes = self._taken_apart_writes(at, found)
+        writes = self._plan_foreign(at, found)
         if known and not writes:
             return False
-        checkpoint = checkpoint_log.with_texts(dict(found.checkpoint), self._digest)
+        checkpoint = checkpoint_log.convert_versions(dict(found.checkpoint), self._digest)
         metadata, now = dict(found.metadata), self.database.now()
         with suppress(InvalidInput, TypeError):  # it has no creation time
-            now = min(now, micros(time_written(checkpoint["ts"])))
+            now = min(now, to_micros(parse_time(checkpoint["ts"])))
         parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
-        stored, plan = self._taken_apart(at, checkpoint, metadata, parent, checkpoint["channel_versions"])
-        remember: Later = []
+        stored, plan = self._plan_checkpoint(at, checkpoint, metadata, parent, checkpoint["channel_versions"])
+        after_commit: Callbacks = []
         follow = None
         if not ns:
             before = {"configurable": {"thread_id": at.name, "checkpoint_id": parent}}
             recorded = [each for each in self.record if each in checkpoint["channel_versions"]]
-            follow = self._rewinding.follow(before, at, checkpoint, metadata, self.serde, recorded, now, remember)
+            follow = self._follower.follow_put(
+                before, at, checkpoint, metadata, self.serde, recorded, now, after_commit
+            )
 
         def operation(tx: Transaction) -> bool:
-            remember.clear()
+            after_commit.clear()
             new = not is_known(tx)
             if new:
-                checkpoint_log.put(tx, at, ns, stored, plan, retention=None, now=now, exact=True, then=follow)
+                checkpoint_log.put(tx, at, ns, stored, plan, retention=None, now=now, exact=True, follow_up=follow)
             for each in writes:  # also for a checkpoint that is known: there may be more of them now
                 checkpoint_log.put_writes(tx, at, ns, name, each, now=now, exact=True)
             return new
 
-        with codec.readable(at, name):
+        with codec.report_damage(at, name):
             new = self.database.engine.write(operation)
-        for done in remember:
-            done()
+        for callback in after_commit:
+            callback()
         return new
 
     def import_checkpoints(
@@ -498,20 +501,20 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         """
         if not all(callable(getattr(from_saver, name, None)) for name in ("list", "alist", "get_tuple", "aget_tuple")):
             raise InvalidInput(f"Threads are imported from another checkpointer, not from {safe_repr(from_saver)}.")
-        progress = listener_given(progress, "progress")
+        progress = check_callable(progress, "progress")
         wanted: list[RunnableConfig | None] = [None]
         if thread_ids is not None:
-            wanted = [{"configurable": {"thread_id": each}} for each in codec.listed(thread_ids, "thread")]
+            wanted = [{"configurable": {"thread_id": each}} for each in codec.check_list(thread_ids, "thread")]
         threads: dict[tuple[str, str], list[RunnableConfig]] = {}
         for config in (each for thread in wanted for each in _configs(from_saver, thread)):
             configurable = config["configurable"]
             key = str(configurable["thread_id"]), str(configurable.get(CONFIG_KEY))
             threads.setdefault(key, []).append(config)
-        reasons = {key: refusal(self.database, configs) for key, configs in threads.items()}
+        reasons = {key: refusal_reason(self.database, configs) for key, configs in threads.items()}
         left_out = {key[0]: reason for key, reason in reasons.items() if reason is not None}
         report = ImportReport(threads=len({thread for thread, _ in threads}) - len(left_out), left_out=left_out)
         for key, configs in threads.items():
-            for config in sorted(configs, key=_checkpoint_of) if reasons[key] is None else ():
+            for config in sorted(configs, key=_checkpoint_id) if reasons[key] is None else ():
                 found = _read_other(partial(from_saver.get_tuple, config), partial(from_saver.aget_tuple, config))
                 if found is None:
                     continue
@@ -533,11 +536,11 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         Raises:
             InvalidInput: The memory has a template of namespaces, and several have a thread of this id.
         """
-        name, (low, high) = id_of(thread_id, "thread"), range_of(self._namespace())
+        name, (low, high) = check_id(thread_id, "thread"), path_range(self._namespace())
         now, scopes = self.database.now(), self.database.scopes
-        deleted = self._change(lambda tx: memories.delete(tx, low, high, name, now=now, scopes=scopes))
+        deleted = self._change(lambda tx: thread_memory.delete_threads(tx, low, high, name, now=now, scopes=scopes))
         # Discard what was read of the threads and their positions in runs.
-        self._coding.forget(deleted)
+        self._codec.forget(deleted)
         runs_of(self.database).forget([each.at for each in deleted])
 
     adelete_thread = concurrency.awaited(delete_thread, writes=True)  # type: ignore[arg-type]  # self of the base class
@@ -551,10 +554,10 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         Raises:
             InvalidInput: They are no list of ids.
         """
-        runs = [id_of(run, "run") for run in codec.listed(run_ids, "run")]
-        low, high = range_of(self._namespace())
+        runs = [check_id(run, "run") for run in codec.check_list(run_ids, "run")]
+        low, high = path_range(self._namespace())
         now = self.database.now()
-        self._change(lambda tx: memories.delete_for_runs(tx, runs, low, high, now=now))
+        self._change(lambda tx: thread_memory.delete_for_runs(tx, runs, low, high, now=now))
 
     adelete_for_runs = concurrency.awaited(delete_for_runs, writes=True)  # type: ignore[arg-type]  # self of the base class
 
@@ -568,9 +571,9 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
         Raises:
             InvalidInput: There is another thread of this id.
         """
-        source = ThreadKey(path_of(self._namespace()), id_of(source_thread_id, "thread"))
-        target, now = id_of(target_thread_id, "thread"), self.database.now()
-        self._change(lambda tx: memories.copy(tx, source, target, now=now))
+        source = ThreadKey(path_of(self._namespace()), check_id(source_thread_id, "thread"))
+        target, now = check_id(target_thread_id, "thread"), self.database.now()
+        self._change(lambda tx: thread_memory.copy_thread(tx, source, target, now=now))
 
     acopy_thread = concurrency.awaited(copy_thread, writes=True)  # type: ignore[arg-type]  # self of the base class
 
@@ -586,21 +589,21 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
             InvalidInput: The strategy is unknown, or a thread id is not valid.
         """
         check_value(Literal["keep_latest", "delete"], strategy, "strategy")
-        names = [id_of(thread_id, "thread") for thread_id in codec.listed(thread_ids, "thread")]
+        names = [check_id(thread_id, "thread") for thread_id in codec.check_list(thread_ids, "thread")]
         if strategy == "delete":
             for name in names:
                 self.delete_thread(name)
             return
-        low, high = range_of(self._namespace())
+        low, high = path_range(self._namespace())
         threads: list[ThreadKey] = []
         for name in names:
             rows = self.database.engine.read(partial(query.threads_within, low=low, high=high, name=name))
             if not low:
-                self.database.scopes.check_one([row["path"] for row in rows], name, memories.WITHIN)
+                self.database.scopes.check_unambiguous([row["path"] for row in rows], name, thread_memory.WITHIN_HINT)
             threads += [ThreadKey(row["path"], name) for row in rows]
         for at in threads:
-            prune = partial(memories.prune, at=at, keep=1, now=self.database.now())
-            while self._change(prune) >= thread_lines.BATCH:
+            prune = partial(thread_memory.prune_thread, at=at, keep=1, now=self.database.now())
+            while self._change(prune) >= thread_rows.BATCH_SIZE:
                 continue
 
     aprune = concurrency.awaited(prune, writes=True)  # type: ignore[arg-type]  # self of the base class
@@ -612,11 +615,11 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
 
     def _namespace(self) -> Namespace:
         """Return the namespace of the run; by default the root, which means all."""
-        return self.database.scopes.resolve(None, bare=True)
+        return self.database.scopes.resolve(None, optional=True)
 
     # -- plumbing ----------------------------------------------------------------------------------------------
 
-    def _putting(
+    def _prepare_put(
         self,
         config: RunnableConfig,
         checkpoint: Checkpoint,
@@ -627,42 +630,44 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
 
         LangGraph goes on while a checkpoint is being stored, and the next node may change what is in it.
         """
-        at, ns, parent = codec.address(config, self.database.scopes)
+        at, ns, parent = codec.parse_config(config, self.database.scopes)
         codec.check_checkpoint(checkpoint, metadata, new_versions)
         try:
-            told: dict[str, Any] = dict(get_checkpoint_metadata(config, metadata))
+            full_metadata: dict[str, Any] = dict(get_checkpoint_metadata(config, metadata))
         except (AttributeError, TypeError) as error:
             raise InvalidInput(
                 "The metadata of a checkpoint and of its config are dictionaries whose keys are texts, not "
                 f"{safe_repr(metadata)} and {safe_repr(config.get('metadata'))}."
             ) from error
-        stored, plan = self._taken_apart(at, dict(checkpoint), told, parent, new_versions)
-        remember: Later = []
-        retains = self.retention is not None and not self.retention.off
+        stored, plan = self._plan_checkpoint(at, dict(checkpoint), full_metadata, parent, new_versions)
+        after_commit: Callbacks = []
+        retains = self.retention is not None and not self.retention.is_off
         recorded = () if ns else tuple(name for name in self.record if name in new_versions)
 
-        def operation(tx: Transaction) -> checkpoint_log.Stored:
+        def operation(tx: Transaction) -> checkpoint_log.StoreResult:
             now = self.database.now()  # in the transaction: its view goes as far as what others wrote before
-            follow = self._rewinding.follow(config, at, checkpoint, told, self.serde, recorded, now, remember)
-            check = partial(self._rewinding.check, config, at)
-            done = checkpoint_log.put(
-                tx, at, ns, stored, plan, retention=self.retention, now=now, then=follow, check=check
+            follow = self._follower.follow_put(
+                config, at, checkpoint, full_metadata, self.serde, recorded, now, after_commit
+            )
+            check = partial(self._follower.check_thread, config, at)
+            result = checkpoint_log.put(
+                tx, at, ns, stored, plan, retention=self.retention, now=now, follow_up=follow, check=check
             )
             if retains:
-                self._rewinding.sweep(tx, done[0], ns, told)
-            return done
+                self._follower.sweep_memory(tx, result[0], ns, full_metadata)
+            return result
 
         def store() -> RunnableConfig:
             path = at.path
             with suppress(ThreadDeleted):  # whoever deletes a thread does not get it back from a run that goes on
                 thread = self._write(operation, at, ns)
-                remember[0]()
+                after_commit[0]()
                 path = thread.path
             return codec.config_of(config["configurable"]["thread_id"], path, ns, stored.name, self.database.scopes)
 
         return store
 
-    def _taken_apart(
+    def _plan_checkpoint(
         self,
         at: ThreadKey,
         checkpoint: dict[str, Any],
@@ -672,53 +677,55 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
     ) -> tuple[checkpoint_log.Checkpoint, checkpoint_log.WritePlan]:
         """Serialize a checkpoint and those of its values that are new."""
         given = checkpoint["channel_values"]
-        values = {codec.text_of(name, "channel"): given[name] for name in new_versions if name in given}
-        stored = self._coding.folded(self.serde, at, checkpoint, metadata, parent, values)
-        with codec.storable(at, "checkpoint"):
-            rows: codec.Rows = [{"channel": name, "version": short(new_versions[name])} for name in values]
-        return stored, self._coding.plan(self.serde, at, rows, list(values.items()), listing=True)
+        values = {codec.check_id(name, "channel"): given[name] for name in new_versions if name in given}
+        stored = self._codec.prepare_checkpoint(self.serde, at, checkpoint, metadata, parent, values)
+        with codec.report_unstorable(at, "checkpoint"):
+            rows: codec.ValueRows = [
+                {"channel": name, "version": shorten_version(new_versions[name])} for name in values
+            ]
+        return stored, self._codec.plan_write(self.serde, at, rows, list(values.items()), for_channels=True)
 
-    def _taken_apart_writes(self, at: ThreadKey, found: CheckpointTuple) -> Sequence[checkpoint_log.WritePlan]:
+    def _plan_foreign(self, at: ThreadKey, found: CheckpointTuple) -> Sequence[checkpoint_log.WritePlan]:
         """Serialize what was written towards the checkpoint after one of another saver."""
         writes = []
         counts: Counter[str] = Counter()
         for order, (task, channel, value) in enumerate(found.pending_writes or ()):
             # Other savers do not return the paths of tasks, so the order of the returned writes replaces them.
-            row: dict[str, object] = {"task": codec.text_of(task, "task"), "path": f"{order:08}"}
-            row |= {"place": WRITES_IDX_MAP.get(channel, counts[task]), "channel": codec.text_of(channel, "channel")}
+            row: dict[str, object] = {"task": codec.check_id(task, "task"), "path": f"{order:08}"}
+            row |= {"idx": WRITES_IDX_MAP.get(channel, counts[task]), "channel": codec.check_id(channel, "channel")}
             counts[task] += 1
-            writes.append(self._coding.plan(self.serde, at, [row], [(channel, value)], listing=False))
+            writes.append(self._codec.plan_write(self.serde, at, [row], [(channel, value)], for_channels=False))
         return writes
 
     def _digest(self, value: Any) -> str:
         kind, data = self.serde.dumps_typed(value)
         return blake2b(kind.encode() + data, digest_size=6).hexdigest()
 
-    def _putting_writes(
+    def _prepare_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
     ) -> Callable[[], None]:
         """Check the writes of a task, and return the function that stores them."""
-        at, ns, name = codec.address(config, self.database.scopes)
+        at, ns, name = codec.parse_config(config, self.database.scopes)
         if name is None:
             raise InvalidInput('put_writes needs config["configurable"]["checkpoint_id"].')
-        writes = codec.pairs(writes)
-        rows: codec.Rows = [
+        writes = codec.check_writes(writes)
+        rows: codec.ValueRows = [
             {
-                "task": codec.text_of(task_id, "task"),
-                "path": codec.text_of(task_path, "task's path", empty=True),
-                "channel": codec.text_of(channel, "channel", empty=True),
-                "place": WRITES_IDX_MAP.get(channel, place),
+                "task": codec.check_id(task_id, "task"),
+                "path": codec.check_id(task_path, "task's path", empty=True),
+                "channel": codec.check_id(channel, "channel", empty=True),
+                "idx": WRITES_IDX_MAP.get(channel, place),
             }
             for place, (channel, _) in enumerate(writes)
         ]
-        plan = self._coding.plan(self.serde, at, rows, writes, listing=False)
+        plan = self._codec.plan_write(self.serde, at, rows, writes, for_channels=False)
         now, runs = self.database.now(), runs_of(self.database)
         run_id = get_checkpoint_metadata(config, {}).get("run_id")
 
         def finish(tx: Transaction, thread: Thread) -> None:
-            sealing.finish(tx, runs, config["configurable"], at, thread, writes, task_id, self.database.now())
+            sealing.finish_task(tx, runs, config["configurable"], at, thread, writes, task_id, self.database.now())
 
-        def operation(tx: Transaction) -> checkpoint_log.Stored:
+        def operation(tx: Transaction) -> checkpoint_log.StoreResult:
             return checkpoint_log.put_writes(
                 tx,
                 at,
@@ -727,8 +734,8 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
                 plan,
                 now=now,
                 run_id=None if run_id is None else str(run_id),
-                before=finish,
-                check=partial(self._rewinding.check, config, at),
+                before_insert=finish,
+                check=partial(self._follower.check_thread, config, at),
             )
 
         def store() -> None:
@@ -737,46 +744,46 @@ class AgentMemorySaver(concurrency.Closable, BaseCheckpointSaver[str]):
 
         return store
 
-    def _read(self, make: Operation[T], at: ThreadKey, name: str | None) -> T:
-        with codec.readable(at, name):
-            return self.database.engine.read(make)
+    def _read(self, operation: Operation[T], at: ThreadKey, name: str | None) -> T:
+        with codec.report_damage(at, name):
+            return self.database.engine.read(operation)
 
-    def _read_traced(self, name: str, config: RunnableConfig, at: ThreadKey, make: Operation[T]) -> T:
+    def _read_traced(self, name: str, config: RunnableConfig, at: ThreadKey, operation: Operation[T]) -> T:
         """Read as a traced step."""
         configurable = config["configurable"]
-        told = {key: configurable[key] for key in ("thread_id", "checkpoint_id") if configurable.get(key)}
-        with codec.readable(at, configurable.get("checkpoint_id")):
-            return self.database.read(name, make, lambda: told, lambda found: {"found": found is not None})
+        inputs = {key: configurable[key] for key in ("thread_id", "checkpoint_id") if configurable.get(key)}
+        with codec.report_damage(at, configurable.get("checkpoint_id")):
+            return self.database.read(name, operation, lambda: inputs, lambda found: {"found": found is not None})
 
-    def _tuple(self, config: RunnableConfig, saved: StoredCheckpoint, at: ThreadKey, ns: str) -> CheckpointTuple:
+    def _make_tuple(self, config: RunnableConfig, saved: StoredCheckpoint, at: ThreadKey, ns: str) -> CheckpointTuple:
         """Return LangGraph's tuple of a stored checkpoint."""
-        return self._coding.tuple(self.serde, saved, config["configurable"]["thread_id"], at, ns)
+        return self._codec.make_tuple(self.serde, saved, config["configurable"]["thread_id"], at, ns)
 
-    def _write(self, make: Operation[checkpoint_log.Stored], at: ThreadKey, ns: str) -> Thread:
+    def _write(self, store: Operation[checkpoint_log.StoreResult], at: ThreadKey, ns: str) -> Thread:
         """Store what was planned, and return the thread."""
         scopes = self.database.scopes
 
-        def operation(tx: Transaction) -> checkpoint_log.Stored:
+        def operation(tx: Transaction) -> checkpoint_log.StoreResult:
             doubtful = scopes.keys if not at.path else "{" in at.path
-            if doubtful and thread_lines.find(tx, at) is None:
+            if doubtful and thread_rows.find_thread(tx, at) is None:
                 scopes.check_new(*at)
-            return make(tx)
+            return store(tx)
 
-        with codec.readable(at, None):
+        with codec.report_damage(at, None):
             engine = self.database.engine
             stored = engine.write(operation)
-        self._coding.stored(at, ns, *stored)
-        if self.retention is not None and not self.retention.off:
+        self._codec.note_stored(at, ns, *stored)
+        if self.retention is not None and not self.retention.is_off:
             engine.release()
         return stored[0]
 
-    def _change(self, make: Operation[T]) -> T:
-        value = self.database.engine.write(make)
+    def _change(self, operation: Operation[T]) -> T:
+        value = self.database.engine.write(operation)
         self.database.engine.release()
         return value
 
 
-def refusal(database: Database, configs: Sequence[RunnableConfig]) -> str | None:
+def refusal_reason(database: Database, configs: Sequence[RunnableConfig]) -> str | None:
     """Return why a thread cannot be copied: it has advanced here and at the source.
 
     A thread has only one newest state.
@@ -788,16 +795,16 @@ def refusal(database: Database, configs: Sequence[RunnableConfig]) -> str | None
     Returns:
         None if the source only advanced from the state here, or has nothing new.
     """
-    at, _, _ = codec.address(configs[0], database.scopes.foreign)
-    own = [_checkpoint_of(config) for config in configs if not config["configurable"].get("checkpoint_ns")]
+    at, _, _ = codec.parse_config(configs[0], database.scopes.without_template)
+    own = [_checkpoint_id(config) for config in configs if not config["configurable"].get("checkpoint_ns")]
 
     def look(tx: Transaction) -> str | None:
-        thread = thread_lines.find(tx, at, exact=True)
-        newest = [] if thread is None or thread.line is None else query.latest_checkpoint(tx, line=thread.line)
+        thread = thread_rows.find_thread(tx, at, exact=True)
+        newest = [] if thread is None or thread.ns_id is None else query.latest_checkpoint(tx, ns_id=thread.ns_id)
         if thread is None or not newest or newest[0]["name"] in own:
             return None
-        there = (query.checkpoint_there(tx, line=thread.line, checkpoint=name) for name in own)
-        if all(there):
+        exists = (query.checkpoint_exists(tx, ns_id=thread.ns_id, checkpoint=name) for name in own)
+        if all(exists):
             return None
         return (
             "it went on here since, so what is new at the source does not follow what is newest here: import it into "
@@ -807,7 +814,7 @@ def refusal(database: Database, configs: Sequence[RunnableConfig]) -> str | None
     return database.engine.read(look)
 
 
-def _checkpoint_of(config: RunnableConfig) -> str:
+def _checkpoint_id(config: RunnableConfig) -> str:
     return str(config["configurable"]["checkpoint_id"])
 
 
@@ -828,7 +835,7 @@ def _read_other(read: Callable[[], T], aread: Callable[[], Coroutine[Any, Any, T
     except NotImplementedError:
         if not concurrency.is_in_worker():
             raise
-    return concurrency.on_callers_loop(aread)
+    return concurrency.run_on_callers_loop(aread)
 
 
 __all__ = ["AgentMemorySaver", "ImportReport"]

@@ -30,18 +30,17 @@ from langgraph.errors import GraphBubbleUp, ParentCommand
 
 from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.base.namespaces import ThreadKey, configurable_of, namespace_of
-from langchain_agentmem.checkpoints.checkpoint_codec import address, said_in, value_of
+from langchain_agentmem.checkpoints.checkpoint_codec import decode_blob, message_in, parse_config
 from langchain_agentmem.rewinding import sealing, thread_memory
-from langchain_agentmem.rewinding.graph_runs import GraphLoop, GraphRun, RunRegistry, identify, runs_of
+from langchain_agentmem.rewinding.graph_runs import GraphLoop, GraphRun, RunRegistry, add_identity, runs_of
 from langchain_agentmem.rewinding.sealing import CheckpointPut, ParentCheckpoint
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import CheckpointMessage
 from langchain_agentmem.storage.transaction import Rows
 from langchain_agentmem.threads import checkpoint_log
-from langchain_agentmem.threads.checkpoint_log import Then, unfold
-from langchain_agentmem.threads.checkpoint_log import read as versions_read
-from langchain_agentmem.threads.thread_lines import Thread, ThreadDeleted
+from langchain_agentmem.threads.checkpoint_log import FollowUp, parse_versions, unpack_head
+from langchain_agentmem.threads.thread_rows import Thread, ThreadDeleted
 
 
 class _AttemptWatcher(BaseCallbackHandler):
@@ -51,7 +50,7 @@ class _AttemptWatcher(BaseCallbackHandler):
     ignore_llm = ignore_chat_model = ignore_retriever = ignore_agent = ignore_custom_event = ignore_retry = True
 
     def __init__(self) -> None:
-        self.told: weakref.WeakSet[RunRegistry] = weakref.WeakSet()
+        self.registries: weakref.WeakSet[RunRegistry] = weakref.WeakSet()
         self._attempts: dict[UUID, tuple[str, list[tuple[RunRegistry, GraphRun]]]] = {}
         self._chains: dict[UUID, tuple[UUID | None, str]] = {}
 
@@ -71,54 +70,54 @@ class _AttemptWatcher(BaseCallbackHandler):
         if ns is None or metadata is None:
             return
         self._chains[run_id] = parent_run_id, ns
-        told = list(self.told)
+        registries = list(self.registries)
         is_attempt = any(tag.startswith("graph:step:") for tag in tags or ()) or self._is_called(parent_run_id, ns)
-        if not is_attempt and not any(runs.is_graph(parent_run_id) for runs in told):
+        if not is_attempt and not any(runs.is_graph_run(parent_run_id) for runs in registries):
             return  # something that an attempt does, and not one itself
-        graphs, thread = list(self._around(parent_run_id)), str(metadata.get("thread_id"))
-        found = [(runs, run) for runs in told if (run := runs.watched(graphs, thread)) is not None]
+        graphs, thread = list(self._runs_around(parent_run_id)), str(metadata.get("thread_id"))
+        found = [(runs, run) for runs in registries if (run := runs.find_run(graphs, thread)) is not None]
         self._attempts[run_id] = ns, found
         for runs, run in found:
-            runs.started(run, ns, metadata.get("langgraph_step"), run_id)
+            runs.start_attempt(run, ns, metadata.get("langgraph_step"), run_id)
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **rest: Any) -> None:
         del outputs, rest
-        for runs, run, ns in self._ended(run_id):
-            runs.ended(run, ns, run_id)
+        for runs, run, ns in self._pop_attempt(run_id):
+            runs.end_attempt(run, ns, run_id)
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **rest: Any) -> None:
         del rest
-        for runs, run, ns in self._ended(run_id):
+        for runs, run, ns in self._pop_attempt(run_id):
             if isinstance(error, ParentCommand):
-                runs.ended(run, ns, run_id)
+                runs.end_attempt(run, ns, run_id)
             else:
-                runs.failed(run, ns, run_id, stopped=isinstance(error, GraphBubbleUp))
+                runs.fail_attempt(run, ns, run_id, interrupted=isinstance(error, GraphBubbleUp))
 
     def _is_called(self, parent: UUID | None, ns: str) -> bool:
         """Return True if a chain belongs to a function that another chain has called."""
-        around = None if parent is None else self._chains.get(parent)
-        return around is not None and ns.startswith(f"{around[1]}|")
+        outer = None if parent is None else self._chains.get(parent)
+        return outer is not None and ns.startswith(f"{outer[1]}|")
 
-    def _around(self, run_id: UUID | None) -> Iterator[UUID]:
+    def _runs_around(self, run_id: UUID | None) -> Iterator[UUID]:
         """Yield the LangChain runs around an attempt, the nearest first."""
         while run_id is not None:
             yield run_id
             run_id, _ = self._chains.get(run_id, (None, ""))
 
-    def _ended(self, run_id: UUID) -> list[tuple[RunRegistry, GraphRun, str]]:
+    def _pop_attempt(self, run_id: UUID) -> list[tuple[RunRegistry, GraphRun, str]]:
         """Remove an attempt that has ended, and return its runs with their namespaces."""
         self._chains.pop(run_id, None)
         ns, found = self._attempts.pop(run_id, ("", []))
         return [(runs, run, ns) for runs, run in found]
 
 
-_WATCH = _AttemptWatcher()
-register_configure_hook(ContextVar("agentmem_watch", default=_WATCH), inheritable=True)
+_WATCHER = _AttemptWatcher()
+register_configure_hook(ContextVar("agentmem_watch", default=_WATCHER), inheritable=True)
 
 
-def watch(runs: RunRegistry) -> None:
+def watch_attempts(runs: RunRegistry) -> None:
     """Report the attempts that begin and fail to the runs of a database, from now on."""
-    _WATCH.told.add(runs)
+    _WATCHER.registries.add(runs)
 
 
 SWEEP_EVERY = 32
@@ -135,15 +134,15 @@ class RewindFollower:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._runs = runs_of(database)
-        watch(self._runs)
+        watch_attempts(self._runs)
 
-    def loaded(
+    def record_read(
         self,
         config: RunnableConfig,
         found: CheckpointTuple | None,
         pregel: Any,
         *,
-        addressed: bool,
+        pinned: bool,
         replayed: bool = False,
         thread: Thread | None = None,
     ) -> None:
@@ -153,26 +152,26 @@ class RewindFollower:
             config: The config of the call.
             found: The checkpoint.
             pregel: LangGraph's loop, if one is calling.
-            addressed: True if a certain checkpoint was requested.
+            pinned: True if a certain checkpoint was requested.
             replayed: True if a subgraph begins again with it, as its thread continues from an earlier one.
             thread: The thread that was read, to which a beginning run belongs. A thread created by the run itself is
                 not noted, since another transaction of the run may not see it yet on PostgreSQL.
         """
         scopes = self._database.scopes
-        at, ns, _ = address(config, scopes)
-        home = at if found is None else address(found.config, scopes)[0]
-        fresh = GraphLoop(ns, addressed=addressed, results=_results(found))
+        at, ns, _ = parse_config(config, scopes)
+        found_key = at if found is None else parse_config(found.config, scopes)[0]
+        new_loop = GraphLoop(ns, pinned=pinned, results=_finished_tasks(found))
         if found is not None:
-            fresh.base, fresh.versions = found.checkpoint["id"], found.checkpoint["channel_versions"]
-            fresh.step = found.metadata.get("step")
+            new_loop.base, new_loop.versions = found.checkpoint["id"], found.checkpoint["channel_versions"]
+            new_loop.step = found.metadata.get("step")
             resumes = not replayed and bool(config["configurable"].get(_RESUMING))
-            fresh.read = _read_of(found, resumes=resumes)
-        begun = self._runs.loaded(config["configurable"], at, home, fresh, pregel, thread)
-        if begun is not None:
-            run, loop, task = begun
-            self._database.engine.read(lambda tx: sealing.carry(tx, self._runs, run, loop, task))
+            new_loop.last_input = _last_input(found, resumes=resumes)
+        registered = self._runs.register_loop(config["configurable"], at, found_key, new_loop, pregel, thread)
+        if registered is not None:
+            run, loop, task = registered
+            self._database.engine.read(lambda tx: sealing.note_outer_writes(tx, self._runs, run, loop, task))
 
-    def listed(
+    def follow_pages(
         self,
         config: RunnableConfig | None,
         before: RunnableConfig | None,
@@ -183,21 +182,21 @@ class RewindFollower:
         """Yield the pages of a listing, and record the read if a replayed subgraph begins with it."""
         if config and before and limit == 1 and config["configurable"].get("__pregel_runtime"):
             page = next(pages, [])
-            self.loaded(config, page[0] if page else None, pregel, addressed=True, replayed=True)
+            self.record_read(config, page[0] if page else None, pregel, pinned=True, replayed=True)
             yield page
         yield from pages
 
-    def check(self, config: Mapping[str, Any], at: ThreadKey, thread: Thread | None) -> None:
+    def check_thread(self, config: Mapping[str, Any], at: ThreadKey, thread: Thread | None) -> None:
         """Reject late writes of a run whose thread was deleted.
 
         Raises:
             ThreadDeleted: The thread was deleted.
         """
-        run = self._runs.of(config["configurable"], at)
-        if run is not None and run.has_lost(thread):
+        run = self._runs.run_of(config["configurable"], at)
+        if run is not None and run.is_thread_deleted(thread):
             raise ThreadDeleted
 
-    def follow(
+    def follow_put(
         self,
         config: Mapping[str, Any],
         at: ThreadKey,
@@ -206,8 +205,8 @@ class RewindFollower:
         serde: SerializerProtocol,
         recorded: Sequence[str],
         now: int,
-        stored: list[Callable[[], None]],
-    ) -> Then:
+        after_commit: list[Callable[[], None]],
+    ) -> FollowUp:
         """Return the steps that give a checkpoint its place and messages when it is put.
 
         Args:
@@ -218,14 +217,14 @@ class RewindFollower:
             serde: The serializer of its thread.
             recorded: The channels whose messages are recorded.
             now: The time, in microseconds since 1970.
-            stored: Receives the function to call when it is stored.
+            after_commit: Receives the function to call when it is stored.
         """
         configurable = config["configurable"]
         parent = configurable.get("checkpoint_id")
 
-        def look(tx: Transaction, seen: Thread) -> Callable[[Transaction, Thread, Mapping[str, bytes]], None]:
-            prefetched = sealing.look(tx, self._runs, configurable, at, seen, str(checkpoint["id"]))
-            held = checkpoint_log.held_in(tx, seen, recorded, parent) if recorded else ()
+        def look(tx: Transaction, last_seen: Thread) -> Callable[[Transaction, Thread, Mapping[str, bytes]], None]:
+            prefetched = sealing.prefetch(tx, self._runs, configurable, at, last_seen, str(checkpoint["id"]))
+            parent_values = checkpoint_log.start_values_query(tx, last_seen, recorded, parent) if recorded else ()
 
             def seal(tx: Transaction, thread: Thread, recipes: Mapping[str, bytes]) -> None:
                 put = CheckpointPut(
@@ -236,49 +235,51 @@ class RewindFollower:
                     checkpoint,
                     metadata,
                     configurable,
-                    partial(_parent, line=thread.line or 0, name=parent, serde=serde),
+                    partial(_read_parent, line=thread.ns_id or 0, name=parent, serde=serde),
                     prefetched,
                     now,
-                    _reader_of(thread, recorded, recipes, held, parent, serde) if recorded else None,
+                    _message_reader(thread, recorded, recipes, parent_values, parent, serde) if recorded else None,
                 )
-                remember = sealing.seal(tx, self._runs, put)
-                stored[:] = [partial(self._stored, put, remember)]
+                note_stored = sealing.seal(tx, self._runs, put)
+                after_commit[:] = [partial(self._note_stored, put, note_stored)]
 
             return seal
 
         return look
 
-    def _stored(self, put: CheckpointPut, remember: Callable[[], None]) -> None:
-        remember()
-        if put.stored:
+    def _note_stored(self, put: CheckpointPut, note_stored: Callable[[], None]) -> None:
+        note_stored()
+        if put.stored_ids:
             self._database.emit(
                 lambda: MessagesStored(
-                    namespace=namespace_of(put.thread.path), conversation_id=put.at.name, message_ids=tuple(put.stored)
+                    namespace=namespace_of(put.thread.path),
+                    conversation_id=put.at.name,
+                    message_ids=tuple(put.stored_ids),
                 )
             )
 
-    def sweep(self, tx: Transaction, thread: Thread, ns: str, metadata: Mapping[str, Any]) -> None:
+    def sweep_memory(self, tx: Transaction, thread: Thread, ns: str, metadata: Mapping[str, Any]) -> None:
         """Remove, every `SWEEP_EVERY` steps, memory that only removed checkpoints showed."""
         if not ns and metadata.get("step", -1) % SWEEP_EVERY == 0:
-            thread_memory.sweep(tx, thread.id, self._database.now())
+            thread_memory.sweep_thread(tx, thread.id, self._database.now())
 
 
-def _parent(tx: Transaction, line: int, name: str | None, serde: SerializerProtocol) -> ParentCheckpoint | None:
-    found = query.checkpoint_named(tx, line=line, name=name)
+def _read_parent(tx: Transaction, line: int, name: str | None, serde: SerializerProtocol) -> ParentCheckpoint | None:
+    found = query.find_checkpoint(tx, ns_id=line, name=name)
     if not found:
         return None
     row = found[0]
-    metadata = value_of(serde, bytes(row["metadata"]))
-    folded = value_of(serde, bytes(row["head"]), row["versions"])
-    head = unfold(folded, versions_read(row["versions"]), row["name"], {})
+    metadata = decode_blob(serde, bytes(row["metadata"]))
+    packed = decode_blob(serde, bytes(row["head"]), row["versions"])
+    head = unpack_head(packed, parse_versions(row["versions"]), row["name"], {})
     return ParentCheckpoint(metadata.get("step"), head["channel_versions"], head["versions_seen"])
 
 
-def _reader_of(
+def _message_reader(
     thread: Thread,
     recorded: Sequence[str],
     recipes: Mapping[str, bytes],
-    before: Rows,
+    parent_values: Rows,
     parent: str | None,
     serde: SerializerProtocol,
 ) -> Callable[..., list[CheckpointMessage]]:
@@ -287,19 +288,21 @@ def _reader_of(
     deltas = [name for name in recorded if name not in values]
 
     def read(tx: Transaction, *, everything: bool) -> list[CheckpointMessage]:
-        parts = checkpoint_log.brought(tx, thread, values, before, parent=parent, deltas=deltas, everything=everything)
-        return [each for part in parts if (each := said_in(part, serde)) is not None]
+        parts = checkpoint_log.read_new_parts(
+            tx, thread, values, parent_values, parent=parent, deltas=deltas, everything=everything
+        )
+        return [each for part in parts if (each := message_in(part, serde)) is not None]
 
     return read
 
 
-def _results(found: CheckpointTuple | None) -> frozenset[str]:
+def _finished_tasks(found: CheckpointTuple | None) -> frozenset[str]:
     """Return the tasks whose results were stored with a checkpoint."""
     writes = found.pending_writes if found is not None else None
     return frozenset(task for task, channel, _ in writes or () if sealing.is_result((channel,)))
 
 
-def _read_of(found: CheckpointTuple, *, resumes: bool) -> str | None:
+def _last_input(found: CheckpointTuple, *, resumes: bool) -> str | None:
     """Return the newest checkpoint up to this one whose input a loop beginning here has read.
 
     A loop that resumes, or does not begin with input, has read this one.
@@ -309,7 +312,7 @@ def _read_of(found: CheckpointTuple, *, resumes: bool) -> str | None:
     return None if found.parent_config is None else found.parent_config["configurable"]["checkpoint_id"]
 
 
-FARTHEST = 12
+MAX_FRAMES = 12
 """Number of callers searched for the loop."""
 
 _LANGGRAPH = "langgraph.pregel."
@@ -329,7 +332,7 @@ def loop_of(config: Mapping[str, Any] | None) -> Any:
     """
     control = control_of(config)
     frame = None if control is None else inspect.currentframe()
-    for _ in range(FARTHEST):
+    for _ in range(MAX_FRAMES):
         frame = None if frame is None else frame.f_back
         if frame is None:
             return None
@@ -339,12 +342,12 @@ def loop_of(config: Mapping[str, Any] | None) -> Any:
     return None
 
 
-def beginning_loop(config: Mapping[str, Any] | None) -> Any:
+def identify_loop(config: Mapping[str, Any] | None) -> Any:
     """Return the loop that begins with the checkpoint it reads, and give its run an identity.
 
     Args:
         config: The config of the call, which must be in progress.
     """
     loop = loop_of(config)
-    identify(loop, configurable_of(config).get("checkpoint_ns") or "")
+    add_identity(loop, configurable_of(config).get("checkpoint_ns") or "")
     return loop

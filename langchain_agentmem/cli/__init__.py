@@ -24,11 +24,11 @@ from typing import NoReturn
 
 from langchain_agentmem.errors import AgentMemoryError, MissingExtra, StorageError
 
-TOLD_TO_PROGRAMMERS = ("langchain_agentmem.checkpoints.checkpoint_codec", "langgraph.checkpoint.serde.jsonplus")
+SILENCED_LOGGERS = ("langchain_agentmem.checkpoints.checkpoint_codec", "langgraph.checkpoint.serde.jsonplus")
 """Who logs which classes are not imported: what is shown here needs none."""
-_USUAL_WIDTH = 80
+_DEFAULT_WIDTH = 80
 """Of a terminal that does not know its own."""
-REFUSED, UNREADABLE, INTERRUPTED = 2, 3, 130
+USAGE_ERROR, STORAGE_ERROR, INTERRUPTED = 2, 3, 130
 
 
 def main() -> None:
@@ -36,32 +36,32 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # what was said may have characters that the console lacks
-    for name in TOLD_TO_PROGRAMMERS:
+    for name in SILENCED_LOGGERS:
         logging.getLogger(name).setLevel(logging.ERROR)
     try:
-        _app()()
+        _load_app()()
     except AgentMemoryError as error:
-        _leave(" ".join(str(error).split()), UNREADABLE if isinstance(error, StorageError) else REFUSED)
+        _exit(" ".join(str(error).split()), STORAGE_ERROR if isinstance(error, StorageError) else USAGE_ERROR)
     except KeyboardInterrupt:  # while the commands were being loaded; later the framework sees to it
-        _leave("Interrupted.", INTERRUPTED)
+        _exit("Interrupted.", INTERRUPTED)
 
 
-def _app() -> Callable[[], object]:
+def _load_app() -> Callable[[], object]:
     try:
         import rich  # noqa: F401, PLC0415
         import typer  # noqa: F401, PLC0415
     except ImportError as error:
         raise MissingExtra("The command line", "cli") from error
-    from langchain_agentmem.cli.app import command_line  # noqa: PLC0415
+    from langchain_agentmem.cli.app import build_cli  # noqa: PLC0415
 
-    return command_line()
+    return build_cli()
 
 
-def _leave(message: str, code: int) -> NoReturn:
+def _exit(message: str, code: int) -> NoReturn:
     # A name may have characters that a terminal would obey.
-    said = "".join(each if each.isprintable() else repr(each)[1:-1] for each in message)
+    text = "".join(each if each.isprintable() else repr(each)[1:-1] for each in message)
     if sys.stderr.isatty():
-        width = os.get_terminal_size(sys.stderr.fileno()).columns or _USUAL_WIDTH
-        said = textwrap.fill(said, width, break_long_words=False, break_on_hyphens=False)
-    print(said, file=sys.stderr)
+        width = os.get_terminal_size(sys.stderr.fileno()).columns or _DEFAULT_WIDTH
+        text = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
+    print(text, file=sys.stderr)
     sys.exit(code)

@@ -16,16 +16,25 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from langchain_agentmem import __version__
-from langchain_agentmem.base.encryption_key import VARIABLE
-from langchain_agentmem.base.namespaces import named, namespace_named
+from langchain_agentmem.base.encryption_key import KEY_VARIABLE
+from langchain_agentmem.base.namespaces import format_namespace, parse_namespace
 from langchain_agentmem.cli import console, database_commands, knowledge_commands, thread_commands
-from langchain_agentmem.cli.console import AsJson, CommandReport, Existing, Line, argument, flag, option, time_option
+from langchain_agentmem.cli.console import (
+    AsJson,
+    CommandReport,
+    ExistingDatabase,
+    Line,
+    argument,
+    flag,
+    option,
+    time_option,
+)
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.search.timeline import Order
 
 if TYPE_CHECKING:
-    from langchain_agentmem.stores.agent_store import IndexGiven
+    from langchain_agentmem.stores.agent_store import IndexLike
 
 app = typer.Typer(
     name="agentmem",
@@ -37,25 +46,25 @@ app = typer.Typer(
 )
 
 
-def _sets(variable: str, name: str, metavar: str | None, told: str) -> Any:
+def _env_option(variable: str, name: str, metavar: str | None, help_text: str) -> Any:
     """An option that acts by itself: it sets a variable of the environment."""
 
-    def act(given: object) -> None:
-        if given not in {None, False}:
-            for way in ("", "_FILE", "_COMMAND") if variable.startswith(VARIABLE) else ():
-                os.environ.pop(f"{VARIABLE}{way}", None)
-            os.environ[variable] = "1" if metavar is None else str(given)
+    def act(value: object) -> None:
+        if value not in {None, False}:
+            for suffix in ("", "_FILE", "_COMMAND") if variable.startswith(KEY_VARIABLE) else ():
+                os.environ.pop(f"{KEY_VARIABLE}{suffix}", None)
+            os.environ[variable] = "1" if metavar is None else str(value)
 
-    return typer.Option(name, metavar=metavar, help=told, is_eager=True, expose_value=False, callback=act)
+    return typer.Option(name, metavar=metavar, help=help_text, is_eager=True, expose_value=False, callback=act)
 
 
-_COLOURS = _sets("NO_COLOR", "--no-color", None, "Print no colours; as NO_COLOR in the environment.")
+_COLOURS = _env_option("NO_COLOR", "--no-color", None, "Print no colours; as NO_COLOR in the environment.")
 _FILE_HELP = "A file with the key of an encrypted database; as AGENTMEM_KEY_FILE in the environment."
-_FILE = _sets(f"{VARIABLE}_FILE", "--key-file", "PATH", _FILE_HELP)
+_FILE = _env_option(f"{KEY_VARIABLE}_FILE", "--key-file", "PATH", _FILE_HELP)
 _COMMAND_HELP = "A command that prints the key; as AGENTMEM_KEY_COMMAND in the environment."
-_COMMAND = _sets(f"{VARIABLE}_COMMAND", "--key-command", "COMMAND", _COMMAND_HELP)
+_COMMAND = _env_option(f"{KEY_VARIABLE}_COMMAND", "--key-command", "COMMAND", _COMMAND_HELP)
 _SCHEMA_HELP = "PostgreSQL's schema in which everything is. Default: AGENTMEM_SCHEMA, or agentmem."
-_SCHEMA = _sets(console.SCHEMA_VARIABLE, "--schema", "NAME", _SCHEMA_HELP)
+_SCHEMA = _env_option(console.SCHEMA_VARIABLE, "--schema", "NAME", _SCHEMA_HELP)
 
 
 @app.callback(invoke_without_command=True)
@@ -91,29 +100,29 @@ def demo(
     (as `search` has it); at last type ("summary"), messages, conversations.
     """
     # Imported here: the other commands need no LangGraph, and start in half the time without.
-    from langchain_agentmem.cli.demo import SECOND_PROCESS, first_process, look_at, second_process  # noqa: PLC0415
+    from langchain_agentmem.cli.demo import SECOND_PROCESS, open_studio, run_first_process, run_second_process  # noqa: PLC0415
 
     if studio and as_json:
         raise InvalidInput("--studio shows pages, which have no JSON.")
-    serve = server() if studio else None
+    serve = load_server() if studio else None
     screen = console.Output(quiet=as_json)
     if process == SECOND_PROCESS and database is not None:
-        second_process(screen, database=database, model=model, as_json=as_json)
+        run_second_process(screen, database=database, model=model, as_json=as_json)
         return
     # What is temporary is deleted even where a model fails or somebody presses Ctrl-C.
     with tempfile.TemporaryDirectory(prefix="agentmem-") if database is None else nullcontext() as folder:
-        place = database or str(Path(str(folder)) / "demo.db")
-        code = first_process(screen, database=place, model=model, as_json=as_json)
+        demo_path = database or str(Path(str(folder)) / "demo.db")
+        code = run_first_process(screen, database=demo_path, model=model, as_json=as_json)
         if serve is not None and code == 0:
-            look_at(screen, serve, database=place, open_browser=not no_open)
-    kept = f"The database is kept: agentmem threads list {shlex.quote(place)}"
-    screen.line("The database was temporary and is deleted." if database is None else kept)
+            open_studio(screen, serve, database=demo_path, open_browser=not no_open)
+    message = f"The database is kept: agentmem threads list {shlex.quote(demo_path)}"
+    screen.print_line("The database was temporary and is deleted." if database is None else message)
     raise typer.Exit(code)
 
 
 def search(
     *,
-    database: Existing,
+    database: ExistingDatabase,
     query: list[str] = argument("Any text, in one word or several.", "QUERY"),
     namespace: str | None = option("This namespace and all below it. Default: the root alone.", "A/B"),
     everything: bool = flag("--everything", "Look in every namespace."),
@@ -138,10 +147,10 @@ def search(
     why with terms and signals, what each added to the score.
     """
     kinds: Any = kind or None  # the search checks them
-    with console.existing(database) as memory:
+    with console.open_existing(database) as memory:
         found = memory.search(
             " ".join(query),
-            namespace=namespace_named(namespace),
+            namespace=parse_namespace(namespace),
             limit=limit,
             kinds=kinds,
             conversation_id=conversation,
@@ -153,27 +162,27 @@ def search(
         )
         empty = "Nothing was found."
         if not found and namespace is None and not everything:
-            there = console.elsewhere(memory, kinds=kinds)
-            empty = f"Nothing was found in the root namespace.{there}{' Or say --everything.' if there else ''}"
-            if as_json and there:  # the list is empty, and who reads it is told as well
+            hint = console.other_places(memory, kinds=kinds)
+            empty = f"Nothing was found in the root namespace.{hint}{' Or say --everything.' if hint else ''}"
+            if as_json and hint:  # the list is empty, and who reads it is told as well
                 typer.echo(empty, err=True)
     numbers = itertools.count(1)
 
     def lines(each: Recollection) -> Iterator[Line]:
-        where = named(each.namespace, *([] if each.conversation_id is None else [each.conversation_id]))
-        about = f"{console.minute(each.created_at)}  {each.kind}  {where}  {each.id}"
-        yield f"{next(numbers)}. {each.score:.2f}  {about}", "bold"
-        yield f"   {console.shortened(each.text)}"
-        yield f"   why: {console.reasons(each.why)}", "dim"
+        where = format_namespace(each.namespace, *([] if each.conversation_id is None else [each.conversation_id]))
+        details = f"{console.format_minute(each.created_at)}  {each.kind}  {where}  {each.id}"
+        yield f"{next(numbers)}. {each.score:.2f}  {details}", "bold"
+        yield f"   {console.shorten(each.text)}"
+        yield f"   why: {console.format_reasons(each.why)}", "dim"
         if each.replaced_by is not None:
             yield f"   replaced by: {' '.join(each.replaced_by)}", "dim"
 
-    return console.list_report(found, lines, console.hit, empty, limit)
+    return console.list_report(found, lines, console.hit_to_json, empty, limit)
 
 
 def studio(
     *,
-    database: Existing,
+    database: ExistingDatabase,
     port: int = option("0 for any that is free.", default=8642, min=0, max=65_535),
     host: str = option("The address to listen at, by which it is known, too.", default="127.0.0.1"),
     read_only: bool = flag("--read-only", "Open the database so that nothing changes."),
@@ -191,23 +200,23 @@ def studio(
 
     JSON: an object with url.
     """
-    serve = server()
-    vectors: IndexGiven | None = None if index is None else {"embed": index}
-    with console.existing(database, read_only=read_only, index=vectors) as memory:
+    serve = load_server()
+    vectors: IndexLike | None = None if index is None else {"embed": index}
+    with console.open_existing(database, read_only=read_only, index=vectors) as memory:
         serve(
             memory,
             host=host,
             port=port,
             user=user,
             experiences=None if experiences is None else memory.experiences(experiences),
-            tell=lambda where: CommandReport({"url": where}, f"Studio is at {where} (Ctrl-C ends it)").emit(
+            announce=lambda where: CommandReport({"url": where}, f"Studio is at {where} (Ctrl-C ends it)").emit(
                 as_json=as_json
             ),
             open_browser=open_browser,
         )
 
 
-def server() -> Callable[..., None]:
+def load_server() -> Callable[..., None]:
     """Return the function that serves Studio.
 
     Raises:
@@ -222,52 +231,67 @@ def server() -> Callable[..., None]:
 
 app.command()(demo)
 app.add_typer(thread_commands.threads)
-for looking in (thread_commands.show, thread_commands.why, search, thread_commands.branches, thread_commands.diff):
-    app.command()(looking)
+for view_command in (thread_commands.show, thread_commands.why, search, thread_commands.branches, thread_commands.diff):
+    app.command()(view_command)
 app.command()(knowledge_commands.facts)
 app.command()(studio)
 app.add_typer(knowledge_commands.audit)
 app.add_typer(knowledge_commands.experiences)
-care = database_commands
-for caring in (care.stats, care.namespaces, care.verify, care.doctor, care.backup, care.restore, care.export):
-    app.command()(caring)
-app.command("import")(care.import_)
-for moving in (care.migrate, care.copy, care.erase, care.prune, care.key, care.import_from):
-    app.command()(moving)
+commands = database_commands
+for upkeep_command in (
+    commands.stats,
+    commands.namespaces,
+    commands.verify,
+    commands.doctor,
+    commands.backup,
+    commands.restore,
+    commands.export,
+):
+    app.command()(upkeep_command)
+app.command("import")(commands.import_)
+for data_command in (
+    commands.migrate,
+    commands.copy,
+    commands.erase,
+    commands.prune,
+    commands.key,
+    commands.import_from,
+):
+    app.command()(data_command)
 
 
-def command_line() -> Callable[[], object]:
+def build_cli() -> Callable[[], object]:
     """All commands, each with the options that are those of all of them, and ended as all of them are.
 
     Those of a database have --schema as well, but for `restore`, since what is restored is in the usual one.
     """
-    made = typer.main.get_command(app)
-    common = {each.name: each for each in made.params}
-    made.params = [each for each in made.params if each.name not in {"as_json", "schema"}]
-    waiting = [*getattr(made, "commands", {}).values()]
-    while waiting:
-        each = waiting.pop()
-        own = {param.name for param in each.params}
+    command = typer.main.get_command(app)
+    common = {each.name: each for each in command.params}
+    command.params = [each for each in command.params if each.name not in {"as_json", "schema"}]
+    pending = [*getattr(command, "commands", {}).values()]
+    while pending:
+        each = pending.pop()
+        own_names = {param.name for param in each.params}
         if each.callback is not None:
-            each.params += [] if "as_json" in own else [common["as_json"]]
-            each.callback = _ended(each.callback, tells="as_json" in own)
+            each.params += [] if "as_json" in own_names else [common["as_json"]]
+            each.callback = _wrap_command(each.callback, takes_json="as_json" in own_names)
         each.params += [common["no_color"], common["key_file"], common["key_command"]]
-        each.params += [common["schema"]] if "database" in own and each.name != "restore" else []
-        waiting += getattr(each, "commands", {}).values()
-    return made
+        each.params += [common["schema"]] if "database" in own_names and each.name != "restore" else []
+        pending += getattr(each, "commands", {}).values()
+    return command
 
 
-def _ended(command: Callable[..., CommandReport | None], *, tells: bool) -> Callable[..., None]:
+def _wrap_command(command: Callable[..., CommandReport | None], *, takes_json: bool) -> Callable[..., None]:
     """A command whose report is printed, and that may be interrupted.
 
     Args:
         command: The command.
-        tells: Whether it wants to know if JSON is printed.
+        takes_json: Whether it wants to know if JSON is printed.
     """
 
-    def run(*, as_json: bool, **given: Any) -> None:
-        with console.interruptible():
-            report = command(**given, as_json=as_json) if tells else command(**given)
+    def run(*, as_json: bool, **arguments: Any) -> None:
+        with console.handle_interrupt():
+            report = command(**arguments, as_json=as_json) if takes_json else command(**arguments)
             if report is not None:
                 report.emit(as_json=as_json)
 

@@ -15,10 +15,20 @@ import typer
 from langchain_agentmem.base import encryption_key as keys
 from langchain_agentmem.base.encoding import json_value
 from langchain_agentmem.base.files import file_of
-from langchain_agentmem.base.namespaces import named, namespace_named
-from langchain_agentmem.base.safe_repr import counted, printable, without_passwords
+from langchain_agentmem.base.namespaces import format_namespace, parse_namespace
+from langchain_agentmem.base.safe_repr import escape_unprintable, format_count, mask_passwords
 from langchain_agentmem.cli import console
-from langchain_agentmem.cli.console import CommandReport, Existing, Line, Made, Within, argument, flag, option, working
+from langchain_agentmem.cli.console import (
+    CommandReport,
+    ExistingDatabase,
+    Line,
+    NamespaceFilter,
+    NewDatabase,
+    argument,
+    flag,
+    long_operation,
+    option,
+)
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.importers import SourceKind
 from langchain_agentmem.messages.role_rounds import Retention
@@ -28,7 +38,7 @@ from langchain_agentmem.upkeep.admin import Admin
 from langchain_agentmem.upkeep.integrity import diagnose
 
 if TYPE_CHECKING:
-    from langchain_agentmem.importers.moving import MovingReport
+    from langchain_agentmem.importers.import_runner import ImportSummary
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="The file.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is stored there.")]
@@ -36,18 +46,18 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Tell only what would be
 
 
 def backup(
-    *, database: Existing, file: File, force: bool = flag("--force", "Replace the file if it is there.")
+    *, database: ExistingDatabase, file: File, force: bool = flag("--force", "Replace the file if it is there.")
 ) -> CommandReport:
     """Write a consistent copy while others go on.
 
     It is a SQLite database, of PostgreSQL too; `restore` makes a database of it. A key that is given encrypts it.
     """
-    with working("Nothing was written.", "copying") as watch, console.existing(database) as memory:
+    with long_operation("Nothing was written.", "copying") as watch, console.open_existing(database) as memory:
         # On SQLite the key is that of the database.
-        key = keys.key_in_environment() if memory.database.engine.dialect == "postgres" else None
+        key = keys.key_from_env() if memory.database.engine.dialect == "postgres" else None
         path = memory.admin.backup(file, force=force, progress=watch, key=key)
     size = path.stat().st_size
-    return CommandReport({"path": str(path), "bytes": size}, f"{path} was written: {counted(size, 'bytes')}.")
+    return CommandReport({"path": str(path), "bytes": size}, f"{path} was written: {format_count(size, 'bytes')}.")
 
 
 def restore(
@@ -57,18 +67,18 @@ def restore(
     force: Force = False,
 ) -> CommandReport:
     """Make a database of a backup or an export. It is verified before it takes its place."""
-    with working("The target is as it was.") as watch:
+    with long_operation("The target is as it was.") as watch:
         report = Admin.restore(file, database, force=force, progress=watch)
-    place = without_passwords(database)
-    told = f"{file} was restored to {place}, and is whole: {_counts(report.checked)}."
-    return CommandReport({"source": file, "target": place, "checked": report.checked, "ok": True}, told)
+    target = mask_passwords(database)
+    text = f"{file} was restored to {target}, and is whole: {_format_counts(report.checked)}."
+    return CommandReport({"source": file, "target": target, "checked": report.checked, "ok": True}, text)
 
 
 def export(
     *,
-    database: Existing,
+    database: ExistingDatabase,
     file: File,
-    namespace: Within = None,
+    namespace: NamespaceFilter = None,
     encrypted: bool = flag("--encrypt", "Encrypt the file."),
     as_json: bool = flag("--json", "Write plain JSON, and print JSON."),
 ) -> CommandReport:
@@ -81,15 +91,15 @@ def export(
     """
     key = None
     if encrypted:
-        key = keys.key_in_environment(keys.EXPORT_VARIABLE) or _key(keys.VARIABLE, "The key of the export")
-    with working("Nothing was written.", "writing") as watch, console.existing(database) as memory:
-        whose = memory if namespace is None else memory.within(namespace_named(namespace))
-        told = asdict(whose.export(file, progress=watch, key=key, as_json=as_json))
-        others = "" if any(told.values()) else console.elsewhere(memory, namespace_named(namespace), below=True)
-    return CommandReport({"path": file, **told}, f"{file} was written: {_counts(told)}.{others}")
+        key = keys.key_from_env(keys.EXPORT_KEY_VARIABLE) or _read_key(keys.KEY_VARIABLE, "The key of the export")
+    with long_operation("Nothing was written.", "writing") as watch, console.open_existing(database) as memory:
+        scoped = memory if namespace is None else memory.within(parse_namespace(namespace))
+        counts = asdict(scoped.export(file, progress=watch, key=key, as_json=as_json))
+        others = "" if any(counts.values()) else console.other_places(memory, parse_namespace(namespace), below=True)
+    return CommandReport({"path": file, **counts}, f"{file} was written: {_format_counts(counts)}.{others}")
 
 
-def import_(*, database: Made, file: File) -> CommandReport:
+def import_(*, database: NewDatabase, file: File) -> CommandReport:
     """Add what an export holds, all of it or nothing.
 
     What is in the database stays. An encrypted export is read with AGENTMEM_EXPORT_KEY (or _FILE, _COMMAND), else with
@@ -97,27 +107,27 @@ def import_(*, database: Made, file: File) -> CommandReport:
     """
     if not Path(file).is_file():  # a mistyped path makes no database
         raise InvalidInput(f"There is no export at {safe_repr(file)}.")
-    with working("Nothing was imported.", "reading") as watch, console.made(database) as memory:
-        told = asdict(memory.import_(file, progress=watch, key=keys.key_in_environment(keys.EXPORT_VARIABLE)))
-    return CommandReport({"path": file, **told}, f"{file} was imported. New: {_counts(told)}.")
+    with long_operation("Nothing was imported.", "reading") as watch, console.open_or_create(database) as memory:
+        counts = asdict(memory.import_(file, progress=watch, key=keys.key_from_env(keys.EXPORT_KEY_VARIABLE)))
+    return CommandReport({"path": file, **counts}, f"{file} was imported. New: {_format_counts(counts)}.")
 
 
-def _key(variable: str, what: str, *, twice: bool = True) -> keys.EncryptionKey:
+def _read_key(variable: str, prompt: str, *, twice: bool = True) -> keys.EncryptionKey:
     """A key of the environment, else one that is typed in without being seen.
 
     Args:
         variable: The environment variable.
-        what: What is asked for at a terminal.
+        prompt: What is asked for at a terminal.
         twice: Whether it is typed in twice, as what is mistyped would be lost.
 
     Raises:
         InvalidInput: There is none, and no terminal to ask at.
     """
-    if (key := keys.key_in_environment(variable)) is not None:
+    if (key := keys.key_from_env(variable)) is not None:
         return key
     if not sys.stdin.isatty():
-        raise InvalidInput(f"{what}? Give it in {variable}, {variable}_FILE or {variable}_COMMAND.")
-    return keys.EncryptionKey(typer.prompt(what, hide_input=True, confirmation_prompt=twice, err=True))
+        raise InvalidInput(f"{prompt}? Give it in {variable}, {variable}_FILE or {variable}_COMMAND.")
+    return keys.EncryptionKey(typer.prompt(prompt, hide_input=True, confirmation_prompt=twice, err=True))
 
 
 def key(
@@ -133,9 +143,13 @@ def key(
 
     JSON: an object with path and encrypted.
     """
-    old = None if action == "encrypt" else _key(keys.VARIABLE, "Its key", twice=False)
-    new = None if action == "decrypt" else _key(keys.VARIABLE if old is None else keys.NEW_VARIABLE, "Its new key")
-    with working("The database is whole, under the one key or the other.") as watch:
+    old = None if action == "encrypt" else _read_key(keys.KEY_VARIABLE, "Its key", twice=False)
+    new = (
+        None
+        if action == "decrypt"
+        else _read_key(keys.KEY_VARIABLE if old is None else keys.NEW_KEY_VARIABLE, "Its new key")
+    )
+    with long_operation("The database is whole, under the one key or the other.") as watch:
         Admin.rekey(path, key=old, new_key=new, progress=watch)
     text = f"{path} {'is not encrypted any more' if new is None else 'is encrypted'}."
     if old is None:
@@ -143,19 +157,19 @@ def key(
     return CommandReport({"path": path, "encrypted": new is not None}, text)
 
 
-def migrate(*, database: Made) -> CommandReport:
+def migrate(*, database: NewDatabase) -> CommandReport:
     """Make the tables, or bring them up to date.
 
     Programs that open the database with migrate=False need it.
     """
-    with working("Nothing was changed.", "bringing up to date"), console.made(database) as memory:
+    with long_operation("Nothing was changed.", "bringing up to date"), console.open_or_create(database) as memory:
         path, newest = memory.database.engine.path, migrations(memory.database.engine.dialect)[-1].name
     return CommandReport({"path": path, "newest": newest}, f"{path} is up to date ({newest}).")
 
 
 def copy(
     *,
-    database: Existing,
+    database: ExistingDatabase,
     target: str = argument("Where to: a path or a postgresql:// URL, where nothing is stored.", "TARGET"),
     force: Force = False,
 ) -> CommandReport:
@@ -163,29 +177,29 @@ def copy(
 
     The copy is as of one moment, and it is verified.
     """
-    with working("The target is as it was.") as watch, console.existing(database) as memory:
+    with long_operation("The target is as it was.") as watch, console.open_existing(database) as memory:
         report = memory.admin.copy(target, force=force, progress=watch)
-    rows, tables = counted(sum(report.rows.values()), "rows"), counted(len(report.rows), "tables")
+    rows, tables = format_count(sum(report.rows.values()), "rows"), format_count(len(report.rows), "tables")
     lines = [
         f"{rows} of {tables} were copied to {report.target}.",
         f"It is as of {report.taken_at:%Y-%m-%d %H:%M:%S} UTC; what came later is not in it.",
-        f"It is whole: {counted(report.documents, 'documents')} can be found.",
+        f"It is whole: {format_count(report.documents, 'documents')} can be found.",
     ]
     return CommandReport(report, "\n".join(lines))
 
 
-def verify(*, database: Existing) -> CommandReport:
+def verify(*, database: ExistingDatabase) -> CommandReport:
     """Check the whole database. The exit code is 1 where something is wrong."""
-    with working("Nothing was changed.") as watch, console.existing(database) as memory:
+    with long_operation("Nothing was changed.") as watch, console.open_existing(database) as memory:
         report = memory.admin.verify(progress=watch)
-    told = ", ".join(counted(value, name) for name, value in report.checked.items())
+    checked = ", ".join(format_count(value, name) for name, value in report.checked.items())
     value = {"ok": report.ok, "problems": report.problems, "checked": report.checked}
-    return console.check_report(report.problems, f"{told}.", value)
+    return console.check_report(report.problems, f"{checked}.", value)
 
 
 def erase(
     *,
-    database: Existing,
+    database: ExistingDatabase,
     namespace: str | None = option("This namespace and all below it; '/' is everything.", "A/B"),
     thread: str | None = option("This thread, in every namespace or that one.", "ID"),
     conversation: str | None = option("This conversation, in the root namespace or that one.", "ID"),
@@ -201,53 +215,53 @@ def erase(
     """
     if namespace is None and thread is None and conversation is None:
         raise InvalidInput("Say what to erase: --namespace, --thread or --conversation.")
-    given: dict[str, Any] = {
-        "namespace": None if namespace is None else namespace_named(namespace),
+    target: dict[str, Any] = {
+        "namespace": None if namespace is None else parse_namespace(namespace),
         "thread_id": thread,
         "conversation_id": conversation,
     }
-    where = f" in {named(given['namespace'])}" if given["namespace"] is not None else ""
-    kept = "Whatever was not erased yet is as it was; erase again."
-    with console.interruptible(kept), console.existing(database) as memory:
+    where = f" in {format_namespace(target['namespace'])}" if target["namespace"] is not None else ""
+    message = "Whatever was not erased yet is as it was; erase again."
+    with console.handle_interrupt(message), console.open_existing(database) as memory:
         with console.progress_bar("counting"):
-            report = memory.erase(**given, dry_run=True)
-            found, more, others = _counts(report.counts), _items_elsewhere(report.elsewhere, namespace), ""
+            report = memory.erase(**target, dry_run=True)
+            found, more, others = _format_counts(report.counts), _other_items(report.other_namespaces, namespace), ""
             if not any(report.counts.values()) and not more:
-                others = console.elsewhere(memory, given["namespace"] or (), below=conversation is None)
+                others = console.other_places(memory, target["namespace"] or (), below=conversation is None)
         if not dry_run and not yes and any(report.counts.values()):
-            told = printable(f"This deletes{where}, for ever: {found}.{more}")
+            text = escape_unprintable(f"This deletes{where}, for ever: {found}.{more}")
             if not sys.stdin.isatty():
-                raise InvalidInput(f"{told} There is no terminal to ask at, so nothing was erased: say --yes.")
-            typer.echo(told, err=True)
+                raise InvalidInput(f"{text} There is no terminal to ask at, so nothing was erased: say --yes.")
+            typer.echo(text, err=True)
             if not typer.confirm("Erase it?", err=True):
                 typer.echo("Nothing was erased.", err=True)
                 raise typer.Exit(1)
         if not dry_run:
             # Where nothing is left, an erasure that was interrupted may still have to rewrite the storage.
             with console.progress_bar("erasing") as watch:
-                report = memory.erase(**given, progress=watch)
-    done, is_not = ("would be", "is") if dry_run else ("were", "was")
-    told = f"{_counts(report.counts)} {done} erased."
+                report = memory.erase(**target, progress=watch)
+    verb, is_not = ("would be", "is") if dry_run else ("were", "was")
+    text = f"{_format_counts(report.counts)} {verb} erased."
     if not any(report.counts.values()):
-        told = f"There {is_not} nothing to erase{where}.{others}"
+        text = f"There {is_not} nothing to erase{where}.{others}"
     # It can be kept as the proof of an erasure.
-    value = {**given, **json_value(report), "dry_run": dry_run, "at": datetime.now(UTC)}
-    return CommandReport(value, printable(told + more))
+    value = {**target, **json_value(report), "dry_run": dry_run, "at": datetime.now(UTC)}
+    return CommandReport(value, escape_unprintable(text + more))
 
 
-def _items_elsewhere(places: Sequence[tuple[str, ...]], namespace: str | None) -> str:
+def _other_items(places: Sequence[tuple[str, ...]], namespace: str | None) -> str:
     """That more of a person lies where the namespace does not lead, and how to erase that; "" where there is none."""
     if not places:
         return ""
-    commands = shlex.join(["agentmem", "erase", "DATABASE", "--namespace", named(places[0])])
-    under = console.some([*map(named, places)])
+    commands = shlex.join(["agentmem", "erase", "DATABASE", "--namespace", format_namespace(places[0])])
+    under = console.format_places([*map(format_namespace, places)])
     return f" Items under {under} are not below {namespace}: erase them too, with {commands}."
 
 
 def prune(
     *,
-    database: Existing,
-    namespace: Within = None,
+    database: ExistingDatabase,
+    namespace: NamespaceFilter = None,
     keep_checkpoints: int | None = option("Keep the newest N checkpoints of each thread.", "N", min=1),
     keep_messages: int | None = option("Keep the newest N messages of each conversation.", "N", min=1),
     max_age: int | None = option("Keep messages that are younger than this.", "DAYS", min=1),
@@ -260,7 +274,7 @@ def prune(
 
     Old checkpoints and messages are removed, old entries of the audit trail are compressed.
     """
-    before = None if archive_audit is None else console.time_named(archive_audit)
+    before = None if archive_audit is None else console.parse_time_option(archive_audit)
     if before is not None and before > datetime.now(UTC):
         raise InvalidInput(f"{safe_repr(archive_audit)} has not come yet.")
     retention = None
@@ -268,9 +282,12 @@ def prune(
         retention = Retention(keep_last=keep_messages, max_age=None if max_age is None else timedelta(days=max_age))
     if keep_checkpoints is None and retention is None and before is None:
         raise InvalidInput("Say what to prune: --keep-checkpoints, --keep-messages, --max-age or --archive-audit.")
-    with working("What was pruned is pruned; nothing is half.") as watch, console.existing(database) as memory:
+    with (
+        long_operation("What was pruned is pruned; nothing is half.") as watch,
+        console.open_existing(database) as memory,
+    ):
         report = memory.admin.prune(
-            namespace=namespace_named(namespace),
+            namespace=parse_namespace(namespace),
             keep_checkpoints=keep_checkpoints,
             retention=retention,
             archive_before=before,
@@ -278,19 +295,19 @@ def prune(
             progress=watch,
         )
         nothing = not report.threads and not report.conversations
-        others = console.elsewhere(memory, namespace_named(namespace), below=True) if nothing else ""
+        others = console.other_places(memory, parse_namespace(namespace), below=True) if nothing else ""
     would = "would be " if dry_run else ""
     return CommandReport(
         report,
-        f"{counted(report.checkpoints, 'checkpoints')} of {counted(report.threads, 'threads')} and "
-        f"{counted(report.messages, 'messages')} of {counted(report.conversations, 'conversations')} {would}removed, "
-        f"{counted(report.archived, 'entries')} {would}compressed.{others}",
+        f"{format_count(report.checkpoints, 'checkpoints')} of {format_count(report.threads, 'threads')} and "
+        f"{format_count(report.messages, 'messages')} of {format_count(report.conversations, 'conversations')} "
+        f"{would}removed, {format_count(report.archived, 'entries')} {would}compressed.{others}",
     )
 
 
 def import_from(
     *,
-    database: Made,
+    database: NewDatabase,
     kind: SourceKind = argument(f"What it is of: {', '.join(get_args(SourceKind))}.", "KIND", show_choices=False),
     source: str = argument("A file, a folder of files, or a postgresql:// URL; only read.", "SOURCE"),
     namespace: str | None = option(
@@ -311,56 +328,66 @@ def import_from(
     JSON: an object with kind, source, dry_run, added, known, added_to and left_by (numbers by what they count),
     left_out (objects with what, why, count, holds), left, places (objects with id, namespace).
     """
-    from langchain_agentmem.importers.moving import check_source  # noqa: PLC0415 - it loads every feature
-    from langchain_agentmem.importers.parcels import value_of_file  # noqa: PLC0415 - so does it
+    from langchain_agentmem.importers.batches import parse_file  # noqa: PLC0415 - so does it
+    from langchain_agentmem.importers.import_runner import check_source  # noqa: PLC0415 - it loads every feature
 
-    options: dict[str, Any] = {"namespace": namespace_named(namespace), "only": only or (), "allow": allow or ()}
-    with console.made(":memory:") as empty:  # a wrong source must not leave an empty database behind
-        given_owners = None if owners is None else value_of_file(owners, empty.database.limits)
+    options: dict[str, Any] = {"namespace": parse_namespace(namespace), "only": only or (), "allow": allow or ()}
+    with console.open_or_create(":memory:") as empty:  # a wrong source must not leave an empty database behind
+        given_owners = None if owners is None else parse_file(owners, empty.database.limits)
         options["owners"] = given_owners
         check_source(empty, kind, source, **options)
-    fresh = dry_run and not is_postgres(name_of(database)) and not file_of(database).is_file()
-    kept = "Nothing was written." if dry_run else "What was brought is kept: run it again to go on."
-    with working(kept, "reading") as watch, console.made(":memory:" if fresh else database) as memory:
+    is_new = dry_run and not is_postgres(name_of(database)) and not file_of(database).is_file()
+    message = "Nothing was written." if dry_run else "What was brought is kept: run it again to go on."
+    with (
+        long_operation(message, "reading") as watch,
+        console.open_or_create(":memory:" if is_new else database) as memory,
+    ):
         report = memory.import_from(kind, source, dry_run=dry_run, progress=watch, **options)
     return CommandReport(report, [*_import_lines(report, dry_run=dry_run)], bool(report.left))
 
 
-def _import_lines(report: MovingReport, *, dry_run: bool) -> Iterator[Line]:
+def _import_lines(report: ImportSummary, *, dry_run: bool) -> Iterator[Line]:
     for each in report.left_out:
-        size = f" ({counted(each.count, each.holds)})" if each.count > 1 else ""
+        size = f" ({format_count(each.count, each.holds)})" if each.count > 1 else ""
         yield f"Left out: {each.what}{size}: {each.why}", "yellow"
     if more := report.left - sum(each.count for each in report.left_out):
         yield f"… and {more:,} more.", "dim"
     places = report.places if dry_run else ()
-    for place in places[:PLACES]:
-        yield f"{printable(place.id)} goes to {'/'.join(place.namespace) or 'the root'}.", "dim"
-    if len(places) > PLACES:
-        yield f"… and {len(places) - PLACES:,} more: --json tells all.", "dim"
-    new, left = _amounts(report.added, report.added_to), _amounts(report.left_by, report.left_by)
-    comes, known = "would come" if dry_run else "came", _amounts(report.known, {})
-    yield f"{new or 'Nothing'} {comes}. Here already: {known or '0'}. Left out: {left or '0'}."
+    for place in places[:MAX_PLACES]:
+        yield f"{escape_unprintable(place.id)} goes to {'/'.join(place.namespace) or 'the root'}.", "dim"
+    if len(places) > MAX_PLACES:
+        yield f"… and {len(places) - MAX_PLACES:,} more: --json tells all.", "dim"
+    new, skipped = _format_amounts(report.added, report.added_to), _format_amounts(report.left_by, report.left_by)
+    verb, known = "would come" if dry_run else "came", _format_amounts(report.known, {})
+    yield f"{new or 'Nothing'} {verb}. Here already: {known or '0'}. Left out: {skipped or '0'}."
 
 
-PLACES = 10
+MAX_PLACES = 10
 """Threads and conversations that a dry run prints, with their namespaces."""
 
 
-def _amounts(told: Mapping[str, int], wholes: Mapping[str, int]) -> str:
+def _format_amounts(counts: Mapping[str, int], container_counts: Mapping[str, int]) -> str:
     """How much something is, by what it is: "12 checkpoints of 2 threads"."""
-    from langchain_agentmem.importers.moving import WHOLES  # noqa: PLC0415 - it loads LangGraph
+    from langchain_agentmem.importers.import_runner import CONTAINERS  # noqa: PLC0415 - it loads LangGraph
 
     amounts = []
-    for name, count in told.items():
-        if count and name not in WHOLES.values():
-            whole = WHOLES.get(name, "")
-            amounts.append(counted(count, name) + (f" of {counted(wholes[whole], whole)}" if whole in wholes else ""))
+    for name, count in counts.items():
+        if count and name not in CONTAINERS.values():
+            container = CONTAINERS.get(name, "")
+            amounts.append(
+                format_count(count, name)
+                + (
+                    f" of {format_count(container_counts[container], container)}"
+                    if container in container_counts
+                    else ""
+                )
+            )
     return ", ".join(amounts)
 
 
-def _counts(told: Mapping[str, int]) -> str:
+def _format_counts(counts: Mapping[str, int]) -> str:
     """What there is of what was counted."""
-    return ", ".join(counted(value, name) for name, value in told.items() if value) or "nothing"
+    return ", ".join(format_count(value, name) for name, value in counts.items() if value) or "nothing"
 
 
 _SIGNS = {"ok": ("ok  ", ""), "note": ("note", "yellow"), "problem": ("BAD ", "red")}
@@ -378,8 +405,8 @@ def doctor(
 
     JSON: an object with ok and findings. A finding has name, level ("ok", "note" or "problem"), text, remedy.
     """
-    with working("Nothing was changed.", "looking") as watch:
-        findings = list(diagnose(database, schema=console.schema_given(), deep=not quick, progress=watch))
+    with long_operation("Nothing was changed.", "looking") as watch:
+        findings = list(diagnose(database, schema=console.schema_name(), deep=not quick, progress=watch))
     problems, notes = (sum(each.level == level for each in findings) for level in ("problem", "note"))
     lines: list[Line] = []
     for each in findings:
@@ -387,39 +414,39 @@ def doctor(
         lines.append((f"{sign}  {each.name:<12}  {each.text}", style))
         if each.remedy and each.level != "ok":
             lines.append(f"{'':<20}what to do: {each.remedy}")
-    lines.append((f"{counted(problems, 'problems')}, {counted(notes, 'notes')}.", "bold"))
+    lines.append((f"{format_count(problems, 'problems')}, {format_count(notes, 'notes')}.", "bold"))
     return CommandReport({"ok": not problems, "findings": findings}, lines, bool(problems))
 
 
-def namespaces(*, database: Existing, namespace: Within = None) -> CommandReport:
+def namespaces(*, database: ExistingDatabase, namespace: NamespaceFilter = None) -> CommandReport:
     """Tell how much each namespace holds.
 
     What takes most comes first, each without those below it. It reads much of what they hold.
 
     JSON: a list of objects with namespace, threads, messages, checkpoints, memories, items, audit, bytes.
     """
-    with console.existing(database) as memory, console.progress_bar("counting"):
-        found = sorted(memory.admin.namespaces(namespace_named(namespace)), key=lambda each: -each.bytes)
-        others = "" if found else console.elsewhere(memory, namespace_named(namespace), below=True)
+    with console.open_existing(database) as memory, console.progress_bar("counting"):
+        found = sorted(memory.admin.namespaces(parse_namespace(namespace)), key=lambda each: -each.bytes)
+        others = "" if found else console.other_places(memory, parse_namespace(namespace), below=True)
     counts = ("threads", "messages", "checkpoints", "memories", "items", "audit", "bytes")
-    rows = [(named(each.namespace), *(f"{getattr(each, name):,}" for name in counts)) for each in found]
+    rows = [(format_namespace(each.namespace), *(f"{getattr(each, name):,}" for name in counts)) for each in found]
     lines = (
         [console.TableRows(("namespace", *counts), rows, counts)] if found else [f"Nothing is stored there.{others}"]
     )
     return CommandReport(found, lines)
 
 
-WIDTH = 30
+BAR_WIDTH = 30
 """Characters of the longest bar."""
 
 
-def stats(*, database: Existing) -> CommandReport:
+def stats(*, database: ExistingDatabase) -> CommandReport:
     """Count what is stored, and the bytes of each part."""
-    with console.existing(database) as memory, console.progress_bar("counting"):
+    with console.open_existing(database) as memory, console.progress_bar("counting"):
         found = memory.admin.stats()
     parts = sorted(found["bytes_by_part"].items(), key=lambda part: -part[1])
-    most, every = max(parts[0][1], 1), max(sum(size for _, size in parts), 1)
-    rows = [(name, f"{size:,}", f"{size / every:.0%}", "#" * round(WIDTH * size / most)) for name, size in parts]
+    largest, total = max(parts[0][1], 1), max(sum(size for _, size in parts), 1)
+    rows = [(name, f"{size:,}", f"{size / total:.0%}", "#" * round(BAR_WIDTH * size / largest)) for name, size in parts]
     lines: list[Line] = [
         *(f"{key:<15} {n:>15,}" for key, n in found.items() if isinstance(n, int)),
         "",

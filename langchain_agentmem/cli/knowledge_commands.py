@@ -10,13 +10,22 @@ import typer
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.encoding import json_value
-from langchain_agentmem.base.namespaces import named, namespace_named
-from langchain_agentmem.base.safe_repr import counted
+from langchain_agentmem.base.namespaces import format_namespace, parse_namespace
+from langchain_agentmem.base.safe_repr import format_count
 from langchain_agentmem.cli import console
-from langchain_agentmem.cli.console import CommandReport, Existing, Line, Most, Whose, argument, flag, option
-from langchain_agentmem.cli.thread_commands import message_lines, message_told
+from langchain_agentmem.cli.console import (
+    CommandReport,
+    ExistingDatabase,
+    LimitOption,
+    Line,
+    NamespaceChoice,
+    argument,
+    flag,
+    option,
+)
+from langchain_agentmem.cli.thread_commands import message_lines, message_to_json
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.studio.thread_views import message_shown
+from langchain_agentmem.studio.thread_views import display_message
 
 if TYPE_CHECKING:
     from langchain_agentmem.audit.audit_entry import AuditEntry
@@ -27,9 +36,9 @@ if TYPE_CHECKING:
 
 def facts(
     *,
-    database: Existing,
+    database: ExistingDatabase,
     words: list[str] | None = argument("Only facts that name it.", "ENTITY", default=None),
-    namespace: Whose = None,
+    namespace: NamespaceChoice = None,
     branch: str = option("A named branch of memory.", "NAME", default=console.MAIN),
     thread: str | None = option("The memory of this thread, in place of a branch.", "ID"),
     at: str | None = option("As the thread knew it there. Default: the newest.", "CHECKPOINT"),
@@ -38,7 +47,7 @@ def facts(
     history: bool = flag("--history", "All that ever held of ENTITY, ended or not."),
     neighbours: bool = flag("--neighbours", "What is connected with ENTITY, the nearest first."),
     depth: int = option("With --neighbours: how many facts away.", "N", default=1, min=1, max=10),
-    limit: Most = None,
+    limit: LimitOption = None,
 ) -> CommandReport:
     """List what is known, and what was.
 
@@ -57,51 +66,53 @@ def facts(
         raise InvalidInput("--history shows all that ever held: neither --neighbours nor --as-of go with it.")
     if at is not None and thread is None:
         raise InvalidInput("--at is a checkpoint of a thread: name it with --thread.")
-    with console.existing(database) as memory:
-        place = _place(memory, namespace, branch, thread, at)
+    with console.open_existing(database) as memory:
+        kg = _open_facts(memory, namespace, branch, thread, at)
         near: list[Neighbour] = []
         found: list[Fact] = []
         if entity is not None and neighbours:
-            near = place.neighbours(entity, depth, valid=as_of, recorded=known)
+            near = kg.neighbours(entity, depth, valid=as_of, recorded=known)
         elif entity is not None and history:
-            found = place.history(entity, recorded=known)
+            found = kg.history(entity, recorded=known)
         else:
-            found = place.as_of(as_of, known) if entity is None else _naming(place, entity, as_of, known)
+            found = kg.as_of(as_of, known) if entity is None else _facts_naming(kg, entity, as_of, known)
         empty = "No such facts are known."
         if not near and not found:
-            empty += console.elsewhere(memory, place.namespace, ["fact"], threads=thread is None)
+            empty += console.other_places(memory, kg.namespace, ["fact"], threads=thread is None)
     if neighbours:
-        return console.list_report(near, _near_lines, _near, empty, limit)
-    return console.list_report(found, _lines, lambda fact: fact.to_dict(), empty, limit)
+        return console.list_report(near, _neighbour_lines, _neighbour_to_json, empty, limit)
+    return console.list_report(found, _fact_lines, lambda fact: fact.to_dict(), empty, limit)
 
 
-def _place(memory: AgentMemory, namespace: str | None, branch: str, thread: str | None, at: str | None) -> KGMemory:
+def _open_facts(
+    memory: AgentMemory, namespace: str | None, branch: str, thread: str | None, at: str | None
+) -> KGMemory:
     """Whose facts are meant."""
     if thread is None:
-        return memory.facts(branch, console.branch_home(memory, namespace, branch))
-    return memory.facts(console.checkpoint_at(memory, console.one_thread(memory, thread, namespace), at).config)
+        return memory.facts(branch, console.find_branch_home(memory, namespace, branch))
+    return memory.facts(console.load_checkpoint(memory, console.find_thread(memory, thread, namespace), at).config)
 
 
-def _naming(place: KGMemory, entity: str, valid: datetime | None, recorded: datetime | None) -> list[Fact]:
+def _facts_naming(kg: KGMemory, entity: str, valid: datetime | None, recorded: datetime | None) -> list[Fact]:
     """The facts that are about an entity, or that it is the object of."""
-    about = place.as_of(valid, recorded, subject=entity)
-    of_it = place.as_of(valid, recorded, obj=entity)
-    together: dict[str, Any] = {fact.id: fact for fact in (*about, *of_it)}
-    return sorted(together.values(), key=lambda fact: fact.valid_from)
+    as_subject = kg.as_of(valid, recorded, subject=entity)
+    as_object = kg.as_of(valid, recorded, obj=entity)
+    by_id: dict[str, Any] = {fact.id: fact for fact in (*as_subject, *as_object)}
+    return sorted(by_id.values(), key=lambda fact: fact.valid_from)
 
 
-def _near(near: Neighbour) -> dict[str, Any]:
-    return {"name": near.name, "distance": near.distance, "fact": near.fact.to_dict()}
+def _neighbour_to_json(neighbour: Neighbour) -> dict[str, Any]:
+    return {"name": neighbour.name, "distance": neighbour.distance, "fact": neighbour.fact.to_dict()}
 
 
-def _near_lines(near: Neighbour) -> Iterator[Line]:
-    yield f"{near.name}  ({near.distance} away)", "bold"
-    yield from _lines(near.fact)
+def _neighbour_lines(neighbour: Neighbour) -> Iterator[Line]:
+    yield f"{neighbour.name}  ({neighbour.distance} away)", "bold"
+    yield from _fact_lines(neighbour.fact)
 
 
-def _lines(fact: Fact) -> Iterator[Line]:
-    sure = "" if fact.confidence is None else f"  {fact.confidence:.0%} sure"
-    yield f"{console.shortened(fact.text)}  {fact.period}{sure}  {fact.id}"
+def _fact_lines(fact: Fact) -> Iterator[Line]:
+    confidence = "" if fact.confidence is None else f"  {fact.confidence:.0%} sure"
+    yield f"{console.shorten(fact.text)}  {fact.period}{confidence}  {fact.id}"
     if fact.sources:
         yield f"   told by {fact.role}: {', '.join(fact.sources)}", "dim"
 
@@ -128,12 +139,12 @@ def check(
     for each in found.experiences:
         lines += [
             (f"{each.exp_id}  ({', '.join(each.who) or 'everybody'})", "bold"),
-            f"   {console.shortened(each.when)}",
+            f"   {console.shorten(each.when)}",
         ]
     lines += [(str(problem), "yellow" if problem.is_loaded else "red") for problem in found.problems]
-    lines.append(f"{counted(len(found.experiences), 'experiences')}; {counted(refused, 'files')} left out.")
-    told = [each.to_dict() for each in found.experiences]
-    value = {"ok": found.ok, "experiences": told, "problems": found.problems}
+    lines.append(f"{format_count(len(found.experiences), 'experiences')}; {format_count(refused, 'files')} left out.")
+    rows = [each.to_dict() for each in found.experiences]
+    value = {"ok": found.ok, "experiences": rows, "problems": found.problems}
     return CommandReport(value, lines, not found.ok)
 
 
@@ -147,20 +158,20 @@ File = Annotated[str, typer.Argument(help="The file, such as agent_memory.json."
 
 
 @audit.command()
-def report(*, database: Existing, namespace: Namespace = None) -> CommandReport:
+def report(*, database: ExistingDatabase, namespace: Namespace = None) -> CommandReport:
     """Report how the audit trail fares, there and below."""
-    here = namespace_named(namespace)
-    with console.existing(database) as memory:
-        trail = _trail(memory, namespace)
-        health, is_empty = trail.report(), bool(here) and not trail.last(1, include_junk=True)
-        others = f"\n{_none(memory, namespace)}" if is_empty else ""
+    labels = parse_namespace(namespace)
+    with console.open_existing(database) as memory:
+        trail = _open_trail(memory, namespace)
+        health, is_empty = trail.report(), bool(labels) and not trail.last(1, include_junk=True)
+        others = f"\n{_no_entries(memory, namespace)}" if is_empty else ""
     return CommandReport(health, f"{health}{others}")
 
 
 @audit.command("list")
-def entries(
+def list_entries(
     *,
-    database: Existing,
+    database: ExistingDatabase,
     namespace: Namespace = None,
     conversation: Conversation = None,
     include_junk: bool = flag("--include-junk", "Print hidden entries too, and why they are hidden."),
@@ -168,125 +179,127 @@ def entries(
     limit: int = option("Print the last N entries.", "N", default=10, min=1),
 ) -> CommandReport:
     """List the last entries, the newest last."""
-    with console.existing(database) as memory:
-        found = _trail(memory, namespace).last(limit, conversation, include_junk=include_junk)
-        empty = "" if found else _none(memory, namespace)
-    show, told = (_whole_lines, _whole) if messages else (_entry_lines, _entry)
-    return console.list_report(found, show, told, empty, limit)
+    with console.open_existing(database) as memory:
+        found = _open_trail(memory, namespace).last(limit, conversation, include_junk=include_junk)
+        empty = "" if found else _no_entries(memory, namespace)
+    format_entry, to_json = (_full_entry_lines, _full_entry_to_json) if messages else (_entry_lines, _entry_to_json)
+    return console.list_report(found, format_entry, to_json, empty, limit)
 
 
-def _none(memory: AgentMemory, namespace: str | None) -> str:
-    return f"There are no entries.{console.elsewhere(memory, namespace_named(namespace), ['audit'])}"
+def _no_entries(memory: AgentMemory, namespace: str | None) -> str:
+    return f"There are no entries.{console.other_places(memory, parse_namespace(namespace), ['audit'])}"
 
 
 @audit.command()
 def todos(
     *,
-    database: Existing,
+    database: ExistingDatabase,
     namespace: Namespace = None,
     done: bool = flag("--done", "List those that are done. Default: those that are open."),
     complete: list[str] | None = option("This one is done; may be repeated.", "ID"),
     reopen: list[str] | None = option("This one is to be done after all; may be repeated.", "ID"),
-    limit: Most = None,
+    limit: LimitOption = None,
 ) -> CommandReport:
     """List what is to be done, or say what is."""
-    with console.existing(database) as memory:
-        trail = _trail(memory, namespace)
+    with console.open_existing(database) as memory:
+        trail = _open_trail(memory, namespace)
         for each in complete or ():
             trail.complete(each)
         for each in reopen or ():
             trail.reopen(each)
         found = trail.todos("done" if done else "open")
     empty = f"Nothing is {'done' if done else 'to be done'}."
-    return console.list_report(found, _todo_lines, _entry, empty, limit)
+    return console.list_report(found, _todo_lines, _entry_to_json, empty, limit)
 
 
 @audit.command()
 def verify(
-    *, database: Existing, since: str | None = option("A head that was kept: nothing up to it may differ.", "SEQ:LINK")
+    *,
+    database: ExistingDatabase,
+    since: str | None = option("A head that was kept: nothing up to it may differ.", "SEQ:LINK"),
 ) -> CommandReport:
     """Walk along the chain of the whole database.
 
     Its head is printed. The exit code is 1 where something is wrong.
     """
-    with console.working("Nothing was changed.", "walking"), console.existing(database) as memory:
-        found = _trail(memory, None).verify(since)
-    told = f"{counted(found.entries, 'entries')}, of which {found.erased:,} are erased.\nHead: {found.head}"
+    with console.long_operation("Nothing was changed.", "walking"), console.open_existing(database) as memory:
+        found = _open_trail(memory, None).verify(since)
+    summary = f"{format_count(found.entries, 'entries')}, of which {found.erased:,} are erased.\nHead: {found.head}"
     value = {**json_value(found), "ok": found.ok, "head": str(found.head)}
-    return console.check_report(found.problems, told, value)
+    return console.check_report(found.problems, summary, value)
 
 
 @audit.command("filter-junk")
-def filter_junk(*, database: Existing, namespace: Namespace = None) -> CommandReport:
+def filter_junk(*, database: ExistingDatabase, namespace: Namespace = None) -> CommandReport:
     """Judge every entry anew by the rules for junk. Nothing is deleted."""
-    kept = "What was judged is judged: run it again to go on."
-    with console.working(kept, "judging"), console.existing(database) as memory:
-        done = _trail(memory, namespace).filter_junk()
-    return CommandReport({"changed": done}, f"{counted(done, 'entries')} judged otherwise than before.")
+    message = "What was judged is judged: run it again to go on."
+    with console.long_operation(message, "judging"), console.open_existing(database) as memory:
+        changed = _open_trail(memory, namespace).filter_junk()
+    return CommandReport({"changed": changed}, f"{format_count(changed, 'entries')} judged otherwise than before.")
 
 
 @audit.command("import")
-def import_document(*, database: Existing, file: File, namespace: Namespace = None) -> CommandReport:
+def import_document(*, database: ExistingDatabase, file: File, namespace: Namespace = None) -> CommandReport:
     """Add what an agent_memory.json holds, however damaged. The exit code is 1 where something could not be read.
 
     The database is made if it is not there.
     """
-    kept = "What was added is kept: run it again to go on."
-    with console.working(kept, "adding"), console.made(database) as memory:
-        done = _trail(memory, namespace).import_document(file)
+    message = "What was added is kept: run it again to go on."
+    with console.long_operation(message, "adding"), console.open_or_create(database) as memory:
+        imported = _open_trail(memory, namespace).import_document(file)
     lines: list[Line] = [
-        *((each, "yellow") for each in done.lost),
-        *([] if done.kept is None else [f"The damaged file is kept as {done.kept}."]),
-        f"{counted(done.added, 'entries')} added; {done.known:,} were there already.",
+        *((each, "yellow") for each in imported.lost),
+        *([] if imported.copy_path is None else [f"The damaged file is kept as {imported.copy_path}."]),
+        f"{format_count(imported.added, 'entries')} added; {imported.known:,} were there already.",
     ]
-    return CommandReport(done, lines, bool(done.lost))
+    return CommandReport(imported, lines, bool(imported.lost))
 
 
 @audit.command("export")
-def export_document(*, database: Existing, file: File, namespace: Namespace = None) -> CommandReport:
+def export_document(*, database: ExistingDatabase, file: File, namespace: Namespace = None) -> CommandReport:
     """Write all entries as an agent_memory.json.
 
     Hidden ones are included. A file that is there is replaced.
     """
-    with console.working("Nothing was written.", "writing"), console.existing(database) as memory:
-        done = _trail(memory, namespace).export_document(file)
-    return CommandReport({"written": done}, f"{counted(done, 'entries')} written.")
+    with console.long_operation("Nothing was written.", "writing"), console.open_existing(database) as memory:
+        count = _open_trail(memory, namespace).export_document(file)
+    return CommandReport({"written": count}, f"{format_count(count, 'entries')} written.")
 
 
-def _trail(memory: AgentMemory, namespace: str | None) -> AuditTrail:
+def _open_trail(memory: AgentMemory, namespace: str | None) -> AuditTrail:
     from langchain_agentmem.audit.audit_trail import AuditTrail  # noqa: PLC0415 - it loads LangChain
 
-    return AuditTrail(memory, namespace_named(namespace))
+    return AuditTrail(memory, parse_namespace(namespace))
 
 
 def _entry_lines(entry: AuditEntry) -> Iterator[Line]:
-    where = named(entry.namespace, entry.conversation_id or "-")
+    where = format_namespace(entry.namespace, entry.conversation_id or "-")
     yield f"{entry.created_at:%Y-%m-%d %H:%M}  {where}  {entry.kind}  {entry.id}", "bold"
-    yield f"   > {console.shortened(entry.prompt)}"
-    yield f"   < {console.shortened(entry.reply)}"
+    yield f"   > {console.shorten(entry.prompt)}"
+    yield f"   < {console.shorten(entry.reply)}"
     if entry.error is not None:
-        yield f"   failed: {console.shortened(entry.error)}", "red"
+        yield f"   failed: {console.shorten(entry.error)}", "red"
     if entry.junk:
         yield f"   hidden: {', '.join(entry.junk)}", "dim"
 
 
-def _whole_lines(entry: AuditEntry) -> Iterator[Line]:
+def _full_entry_lines(entry: AuditEntry) -> Iterator[Line]:
     """An entry with its messages, where it has them."""
     yield from _entry_lines(entry)
     for message in entry.messages:
-        yield from message_lines(message_shown(message))
+        yield from message_lines(display_message(message))
 
 
 def _todo_lines(todo: AuditEntry) -> Iterator[Line]:
     yield f"{todo.id}  {todo.created_at:%Y-%m-%d}", "bold"
-    yield f"   {console.shortened(todo.prompt)}"
+    yield f"   {console.shorten(todo.prompt)}"
 
 
-def _entry(entry: AuditEntry) -> dict[str, Any]:
+def _entry_to_json(entry: AuditEntry) -> dict[str, Any]:
     """An entry as JSON has it. Of a model call it has prompt and reply, and not all its messages."""
     return {name: value for name, value in json_value(entry).items() if name != "messages"}
 
 
-def _whole(entry: AuditEntry) -> dict[str, Any]:
+def _full_entry_to_json(entry: AuditEntry) -> dict[str, Any]:
     """An entry with its messages, as JSON has it."""
-    return _entry(entry) | {"messages": [message_told(message_shown(each)) for each in entry.messages]}
+    return _entry_to_json(entry) | {"messages": [message_to_json(display_message(each)) for each in entry.messages]}

@@ -92,9 +92,9 @@ compactions a context only grows at its end, so its beginning is the same bytes 
 
 from __future__ import annotations
 
-from langchain_agentmem.base.lazy_imports import homes_in_stub, lazily
+from langchain_agentmem.base.lazy_imports import lazy_exports, modules_in_stub
 
-_HOMES = homes_in_stub(__name__)
+_HOMES = modules_in_stub(__name__)
 __all__ = [name for name in sorted(_HOMES) if name != "CompactionMiddleware"]
 
-__getattr__, __dir__ = lazily(__name__, _HOMES)
+__getattr__, __dir__ = lazy_exports(__name__, _HOMES)

@@ -9,8 +9,8 @@ from langchain_agentmem.compaction.compaction_config import ToolTruncationConfig
 from langchain_agentmem.compaction.compaction_middleware import CompactionMiddleware as CompactionMiddleware
 from langchain_agentmem.compaction.compaction_node import CompactionNode as CompactionNode
 from langchain_agentmem.compaction.compaction_node import CompactionState as CompactionState
-from langchain_agentmem.compaction.dropped_messages import amessages_behind as amessages_behind
-from langchain_agentmem.compaction.dropped_messages import messages_behind as messages_behind
+from langchain_agentmem.compaction.dropped_messages import areplaced_messages as areplaced_messages
+from langchain_agentmem.compaction.dropped_messages import replaced_messages as replaced_messages
 from langchain_agentmem.compaction.managed_conversation import ContextState as ContextState
 from langchain_agentmem.compaction.managed_conversation import ManagedConversationMemory as ManagedConversationMemory
 from langchain_agentmem.compaction.processors import asummarization as asummarization
@@ -22,6 +22,6 @@ from langchain_agentmem.compaction.role_compactor import ContextCompactor as Con
 from langchain_agentmem.conversations.session_memory import CompactedMessage as CompactedMessage
 from langchain_agentmem.conversations.session_memory import CompactorConfig as CompactorConfig
 from langchain_agentmem.language_models.summarization import SummarizationConfig as SummarizationConfig
-from langchain_agentmem.messages.history_repair import repaired as repaired
+from langchain_agentmem.messages.history_repair import repair_messages as repair_messages
 from langchain_agentmem.messages.message_marks import Summary as Summary
 from langchain_agentmem.messages.message_marks import summary_in as summary_in

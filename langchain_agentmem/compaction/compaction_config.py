@@ -19,12 +19,12 @@ from langchain_agentmem.errors import safe_repr
 from langchain_agentmem.language_models.model_calls import ModelLike
 from langchain_agentmem.language_models.summarization import SummarizationConfig
 from langchain_agentmem.language_models.tokens import CounterLike, TokenCounter
-from langchain_agentmem.messages.message_marks import is_made
+from langchain_agentmem.messages.message_marks import is_from_compaction
 
 PROCESSORS = ("tool_truncation", "summarization", "backward_packing", "sliding_window")
 """The names that `processor_order` accepts, in addition to functions."""
 
-ORDER = ("tool_truncation", "summarization", "backward_packing")
+DEFAULT_ORDER = ("tool_truncation", "summarization", "backward_packing")
 
 Mode: TypeAlias = Literal["compaction", "sliding_window"]
 Trigger: TypeAlias = Literal["add", "get_messages"]
@@ -105,7 +105,7 @@ class ActiveContextPolicyConfig(Options):
 
     enabled: bool = True
     mode: Mode = "compaction"
-    processor_order: Sequence[str | Processor] = ORDER
+    processor_order: Sequence[str | Processor] = DEFAULT_ORDER
     excluded_processors: Sequence[str] = ()
     min_reduction_ratio: float = Field(default=0.4, gt=0, lt=1)
     tool_truncation: ToolTruncationConfig = Field(default_factory=ToolTruncationConfig)
@@ -179,8 +179,8 @@ class ManagedMemoryConfig(Options):
 
 
 _SHARE_OF_SUMMARY = 4
-_LEAST_SUMMARY = 100
-LEAST_INPUT = 8_000
+_SUMMARY_FLOOR = 100
+MIN_INPUT_TOKENS = 8_000
 """Tokens that every model accepts in one call."""
 
 
@@ -213,14 +213,14 @@ class ProcessorContext:
 
     def cost(self, message: BaseMessage) -> int:
         """Count the tokens of a message, once for each object; messages must not change meanwhile."""
-        known = self._costs.get(id(message))
-        if known is None:
-            known = self._costs[id(message)] = message, self.counter.count_message(message)
-        return known[1]
+        cached = self._costs.get(id(message))
+        if cached is None:
+            cached = self._costs[id(message)] = message, self.counter.count_message(message)
+        return cached[1]
 
-    def as_said(self, message: BaseMessage) -> BaseMessage:
+    def original_of(self, message: BaseMessage) -> BaseMessage:
         """Return the original of a shortened copy, for a full summary; else the message."""
-        return self.originals.get(message.id, message) if message.id and is_made(message) else message
+        return self.originals.get(message.id, message) if message.id and is_from_compaction(message) else message
 
     def tokens(self, messages: Sequence[BaseMessage]) -> int:
         """Count the tokens of a context, including the overhead."""
@@ -234,7 +234,7 @@ class ProcessorContext:
     def summary_tokens(self) -> int:
         """The most tokens of a summary: at most a quarter of the target, or 100 if more."""
         most = self.config.summarization.output_max_tokens
-        return min(most, max(_LEAST_SUMMARY, self.target_tokens // _SHARE_OF_SUMMARY))
+        return min(most, max(_SUMMARY_FLOOR, self.target_tokens // _SHARE_OF_SUMMARY))
 
 
 def window_of(model: Any) -> int | None:

@@ -20,13 +20,19 @@ from typing import Any
 
 from langchain_core.runnables.config import ensure_config
 
-from langchain_agentmem.base.concurrency import PerProcess, in_worker
+from langchain_agentmem.base.concurrency import PerProcess, run_in_worker
 from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.compaction.compacted_context import ConversationOption
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, window_of
-from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView, name_of, provider_of, remember
-from langchain_agentmem.errors import MissingExtra, leaves_the_node
-from langchain_agentmem.language_models.model_calls import ModelLike, Refusal, refusal
+from langchain_agentmem.compaction.graph_compactor import (
+    Compactor,
+    ContextView,
+    cache_value,
+    model_identity,
+    provider_of,
+)
+from langchain_agentmem.errors import MissingExtra, is_graph_bubble_up
+from langchain_agentmem.language_models.model_calls import ModelLike, Refusal, refusal_kind
 from langchain_agentmem.storage.database import MemoryLike, database_of
 
 try:
@@ -41,7 +47,7 @@ RETRIES = 2
 """The most repetitions of a call that was refused as too large."""
 _NEARLY_FULL = 0.8
 """The share of the window above which one refusal with an unknown text is treated as a size refusal."""
-_MOST_BESIDE = 0.75
+_MAX_OVERHEAD_SHARE = 0.75
 """The share of a context above which the overhead (system message, tools, schema) causes a warning."""
 
 
@@ -100,10 +106,10 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         tools: bool = True,
     ) -> None:
         super().__init__()
-        self._conversation = ConversationOption(conversation_id, namespace, share_conversation).checked()
+        self._conversation = ConversationOption(conversation_id, namespace, share_conversation).validate()
         self._compactor = Compactor(database_of(memory), config, model, window=window)
-        self._refused: OrderedDict[Any, int] = OrderedDict()
-        self._told = False
+        self._lowered_limits: OrderedDict[Any, int] = OrderedDict()
+        self._warned = False
         self.tools = []
         if tools:
             from langchain_agentmem.compaction.dropped_messages import dropped_tools  # noqa: PLC0415 - loaded on demand
@@ -134,7 +140,7 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
                 if not call.record_refusal(error):
                     raise
             else:
-                self._keep_limit(call)
+                self._save_limit(call)
                 return response
             call.make_smaller()
 
@@ -144,7 +150,7 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         """Async version of `wrap_model_call`."""
         if not request.messages:
             return await handler(request)
-        call = await in_worker(partial(self._prepare, request))
+        call = await run_in_worker(partial(self._prepare, request))
         while True:
             try:
                 response = await handler(call.request)
@@ -152,30 +158,30 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
                 if not call.record_refusal(error):
                     raise
             else:
-                self._keep_limit(call)
+                self._save_limit(call)
                 return response
-            await in_worker(call.make_smaller)
+            await run_in_worker(call.make_smaller)
 
     def _prepare(self, request: ModelRequest[Any]) -> _ModelCall:
         """Compact the history of a request."""
-        compactor, at = self._for(request.model)
+        compactor, at = self._compactor_for(request.model)
         counter = compactor.counter
-        tools = [*request.tools, *_schemas(request.response_format)]
-        beside = counter.count((), tools=tools, system=request.system_message)
+        tools = [*request.tools, *_response_schemas(request.response_format)]
+        fixed_tokens = counter.count((), tools=tools, system=request.system_message)
         limit = compactor.limit
-        if not self._told and beside > limit * _MOST_BESIDE:
-            self._told = True
+        if not self._warned and fixed_tokens > limit * _MAX_OVERHEAD_SHARE:
+            self._warned = True
             logger.warning(
                 "The system message, the tools and the schema of the answer take %d tokens of the %d that a context "
                 "may have, which leaves little for messages, however much is compacted. Give the agent fewer tools, or "
                 "raise threshold_tokens.",
-                beside,
+                fixed_tokens,
                 limit,
             )
-        overhead = math.ceil(beside / counter.factor())
+        overhead = math.ceil(fixed_tokens / counter.factor())
         window = self._window_of(request.model)
         call = _ModelCall(request, request.messages, compactor, compactor.limit, at, overhead, window)
-        call.show(compactor.viewing(call.history, at, overhead=overhead))
+        call.set_context(compactor.compact_history(call.history, at, overhead=overhead))
         return call
 
     def apply(self, messages: list[Any], *, count_tokens: Callable[..., int]) -> None:
@@ -187,10 +193,10 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         """
         del count_tokens
         if messages:
-            compactor, at = self._for(None)
-            messages[:] = compactor.viewing(messages, at).messages
+            compactor, at = self._compactor_for(None)
+            messages[:] = compactor.compact_history(messages, at).messages
 
-    def _keep_limit(self, call: _ModelCall) -> None:
+    def _save_limit(self, call: _ModelCall) -> None:
         """Remember the lowered limit of a thread after a model accepted a smaller context.
 
         Other threads keep their limits: their contents may be counted more precisely, and one wrong count must not
@@ -198,16 +204,16 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         """
         if call.at is not None and call.compactor.limit != call.limit:
             with self._lock:
-                remember(self._refused, (name_of(call.request.model), call.at), call.compactor.limit)
+                cache_value(self._lowered_limits, (model_identity(call.request.model), call.at), call.compactor.limit)
 
-    def _for(self, model: Any) -> tuple[Compactor, ThreadKey | None]:
+    def _compactor_for(self, model: Any) -> tuple[Compactor, ThreadKey | None]:
         """Return a compactor with a limit for the model and shared caches, and the conversation."""
-        at = self._conversation.of(self._compactor.database, ensure_config())
+        at = self._conversation.resolve(self._compactor.database, ensure_config())
         with self._lock:
-            refused = self._refused.get((name_of(model), at))
+            lowered = self._lowered_limits.get((model_identity(model), at))
         compactor = copy.copy(self._compactor)
         compactor.model = model if self._compactor.model is None else self._compactor.model
-        compactor.limit = refused or compactor.limit_within(self._window_of(model))
+        compactor.limit = lowered or compactor.limit_for(self._window_of(model))
         return compactor, at
 
     def _window_of(self, model: Any) -> int | None:
@@ -244,16 +250,16 @@ class _ModelCall:
     refusals: list[Exception] = field(default_factory=list)
     kind: Refusal = "other"
 
-    def show(self, view: ContextView) -> None:
+    def set_context(self, view: ContextView) -> None:
         """Put a context into the request."""
-        shown: list[Any] = view.messages
-        self.tokens, self.request = view.tokens, self.request.override(messages=shown)
+        messages: list[Any] = view.messages
+        self.tokens, self.request = view.tokens, self.request.override(messages=messages)
 
     def record_refusal(self, error: Exception) -> bool:
         """Record a refusal of the context as too large. Return False for any other error."""
-        if leaves_the_node(error):
+        if is_graph_bubble_up(error):
             return False
-        self.kind = refusal(error)
+        self.kind = refusal_kind(error)
         nearly_full = not self.refusals and self.window is not None and self.tokens > self.window * _NEARLY_FULL
         if self.kind == "other" or (self.kind == "unclear" and not nearly_full):
             return False
@@ -267,31 +273,31 @@ class _ModelCall:
             Exception: The first refusal, if no attempt is left that makes the context smaller.
         """
         if self.kind in {"tokens", "unclear"}:
-            self.compactor.lower(self.tokens, self.overhead)
+            self.compactor.lower_limit(self.tokens, self.overhead)
         provider = provider_of(self.request.model)
         for attempt in self.attempts:
             try:
-                view = self.compactor.smaller(
+                view = self.compactor.shrink_history(
                     self.history, self.at, provider=provider, attempt=attempt, overhead=self.overhead
                 )
             except Exception as error:
-                if leaves_the_node(error):
+                if is_graph_bubble_up(error):
                     raise
                 logger.warning("A context that was refused could not be made smaller.", exc_info=True)
                 break
             if view is not None:
-                self.show(view)
+                self.set_context(view)
                 return
         raise self.refusals[0]
 
 
-def _schemas(wanted: Any) -> list[dict[str, Any]]:
+def _response_schemas(response_format: Any) -> list[dict[str, Any]]:
     """Return the schemas that a model receives for a structured answer."""
-    if isinstance(wanted, AutoStrategy):
-        wanted = ToolStrategy(wanted.schema)
-    only = getattr(wanted, "schema_spec", None)
+    if isinstance(response_format, AutoStrategy):
+        response_format = ToolStrategy(response_format.schema)
+    single = getattr(response_format, "schema_spec", None)
     return [
         {"name": spec.name, "parameters": dict(spec.json_schema)}
-        for spec in ([only] if only is not None else getattr(wanted, "schema_specs", ()))
+        for spec in ([single] if single is not None else getattr(response_format, "schema_specs", ()))
         if isinstance(spec.json_schema, Mapping)
     ]

@@ -26,12 +26,12 @@ from langchain_agentmem.compaction.graph_compactor import Compactor
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.language_models.model_calls import ModelLike
 from langchain_agentmem.language_models.tokens import Countable, ToolLike
-from langchain_agentmem.messages.history_repair import without_stand_ins
+from langchain_agentmem.messages.history_repair import drop_placeholders
 from langchain_agentmem.messages.prompt_forms import (
-    CONTEXT,
-    HISTORY,
+    CONTEXT_KEY,
+    HISTORY_KEY,
     MemoryRunnable,
-    converted,
+    convert_messages,
     history_in,
     keys_in_state,
     state_update,
@@ -101,7 +101,7 @@ class CompactionNode(MemoryRunnable):
         system: Countable | None = None,
         window: int | None = None,
     ) -> None:
-        self._conversation = ConversationOption(conversation_id, namespace, share_conversation).checked()
+        self._conversation = ConversationOption(conversation_id, namespace, share_conversation).validate()
         self._compactor = Compactor(database_of(memory), config, model, window=window)
         self._database = self._compactor.database
         self._shrink = shrink
@@ -130,21 +130,21 @@ class CompactionNode(MemoryRunnable):
 
     def _run(self, given: Any, config: RunnableConfig) -> Any:
         is_state = not isinstance(given, str | Sequence | PromptValue | BaseMessage)
-        found = given
+        history = given
         if is_state:
-            found = history_in(given)
+            history = history_in(given)
         elif isinstance(given, PromptValue):
-            found = given.to_messages()
-        if isinstance(found, str | bytes) or not isinstance(found, Sequence):
+            history = given.to_messages()
+        if isinstance(history, str | bytes) or not isinstance(history, Sequence):
             raise InvalidInput(
                 f"There are no messages in this: {safe_repr(given)}. Give messages, a prompt, or a state that has a "
-                f"list of them under '{HISTORY}'."
+                f"list of them under '{HISTORY_KEY}'."
             )
-        messages = converted(found)
-        key = HISTORY if self._shrink else CONTEXT
+        messages = convert_messages(history)
+        key = HISTORY_KEY if self._shrink else CONTEXT_KEY
         in_graph = is_state and keys_in_state(config, key) is not None
-        at = self._conversation.of(self._compactor.database, ensure_config(config))
-        view = self._compactor.viewing(messages, at, overhead=self._overhead)
+        at = self._conversation.resolve(self._compactor.database, ensure_config(config))
+        view = self._compactor.compact_history(messages, at, overhead=self._overhead)
         if not is_state:
             return view.messages
         if not self._shrink:
@@ -154,7 +154,7 @@ class CompactionNode(MemoryRunnable):
         from langgraph.types import Overwrite  # noqa: PLC0415 - only shrink=True needs it
 
         # The only update that replaces a history under `add_messages` and under a DeltaChannel alike.
-        value = Overwrite(without_stand_ins(view.messages))
+        value = Overwrite(drop_placeholders(view.messages))
         return state_update([(key, value)]) if in_graph else {key: value}
 
 

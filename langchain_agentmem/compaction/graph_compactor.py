@@ -31,40 +31,52 @@ from langchain_agentmem.base.argument_checks import check_instance, check_value
 from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.base.namespaces import ThreadKey, namespace_of
 from langchain_agentmem.compaction.compacted_context import (
-    COMPACT,
-    NOTHING,
-    RECOVER,
+    COMPACT_STEP,
+    NOTHING_DUE,
+    RECOVER_STEP,
     CompactedContext,
     CompactionReport,
     MessageHistory,
-    count_open,
-    followed,
-    place_of,
-    record_of,
-    resolved,
+    analyze_history,
+    apply_record,
+    count_unanswered,
+    make_record,
+    trace_fields,
 )
 from langchain_agentmem.compaction.compaction_config import (
-    LEAST_INPUT,
+    MIN_INPUT_TOKENS,
     ManagedMemoryConfig,
     ProcessorContext,
     window_of,
 )
-from langchain_agentmem.compaction.processors import PipelineOutcome, compacting, tool_truncation, why_larger
+from langchain_agentmem.compaction.processors import PipelineOutcome, explain_size, run_processors, tool_truncation
 from langchain_agentmem.conversations import compaction_records, message_log, prompt_notes
-from langchain_agentmem.conversations.compaction_records import STATE, CompactionRecord, headers, identity, storable
+from langchain_agentmem.conversations.compaction_records import (
+    STATE,
+    CompactionRecord,
+    branch_identity,
+    load_headers,
+    to_storable,
+)
 from langchain_agentmem.conversations.log_entries import entry_of
 from langchain_agentmem.errors import StorageError
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.language_models.tokens import TokenCounter
-from langchain_agentmem.messages.history_repair import droppable, repaired, role_of, shape_of, sound_until
-from langchain_agentmem.messages.message_marks import is_filler, is_made
+from langchain_agentmem.messages.history_repair import (
+    droppable_groups,
+    repair_messages,
+    role_of,
+    shape_of,
+    valid_length,
+)
+from langchain_agentmem.messages.message_marks import is_filler, is_from_compaction
 from langchain_agentmem.storage.database import Database
 
-USUAL_LIMIT = 25_000_000
+DEFAULT_PAYLOAD_LIMIT = 25_000_000
 """Bytes that a provider accepts in one request, if `PAYLOAD_LIMITS` does not list it."""
 PAYLOAD_LIMITS = MappingProxyType(
     {"anthropic": 32_000_000, "anthropic-oauth": 32_000_000, "google": 100_000_000}
-    | dict.fromkeys(("openai", "openai-oauth", "openrouter", "xai"), USUAL_LIMIT)
+    | dict.fromkeys(("openai", "openai-oauth", "openrouter", "xai"), DEFAULT_PAYLOAD_LIMIT)
 )
 """Bytes that each of these providers accepts in one request."""
 _SHARE_OF_IMAGES = 0.5
@@ -81,45 +93,42 @@ def payload_bytes(messages: Sequence[BaseMessage]) -> int:
         return sum(len(repr(message.content)) for message in messages)
 
 
-def thorough(situation: ProcessorContext, provider: str) -> ProcessorContext:
+def make_thorough(ctx: ProcessorContext, provider: str) -> ProcessorContext:
     """Return the processor context for a refused context: summarize every message that may go.
 
     Args:
-        situation: The processor context of a usual compaction.
+        ctx: The processor context of a usual compaction.
         provider: The provider that refused the context.
     """
-    config = situation.config
-    most = config.summarization.max_retained_images
+    config = ctx.config
+    max_images = config.summarization.max_retained_images
     summarization = config.summarization.replace(
-        enabled=True, max_retained_images=_MOST_IMAGES if most is None else most
+        enabled=True, max_retained_images=_MOST_IMAGES if max_images is None else max_images
     )
     return dataclasses.replace(
-        situation,
+        ctx,
         config=config.replace(
             mode="compaction", processor_order=["summarization"], excluded_processors=[], summarization=summarization
         ),
         thorough=True,
-        image_bytes=int(PAYLOAD_LIMITS.get(provider.lower(), USUAL_LIMIT) * _SHARE_OF_IMAGES),
+        image_bytes=int(PAYLOAD_LIMITS.get(provider.lower(), DEFAULT_PAYLOAD_LIMIT) * _SHARE_OF_IMAGES),
     )
 
 
-def with_tool_output_cut(outcome: PipelineOutcome, situation: ProcessorContext) -> PipelineOutcome:
+def cut_tool_output(outcome: PipelineOutcome, ctx: ProcessorContext) -> PipelineOutcome:
     """Cut all tool output in the result of a compaction, also in the protected tail.
 
     Args:
         outcome: The result.
-        situation: The processor context of the compaction.
+        ctx: The processor context of the compaction.
     """
-    most = max(_LEAST_TOOL_OUTPUT, situation.target_tokens // _SHARE_OF_TOOL_OUTPUT)
-    given = situation.config.tool_truncation
-    most = min(most, given.max_tool_message_tokens)
-    config = given.replace(max_tool_message_tokens=most, include_tool_payload_user_messages=False)
-    messages = tool_truncation(outcome.messages, config=config, counter=situation.counter, everywhere=True)
+    max_tokens = max(_LEAST_TOOL_OUTPUT, ctx.target_tokens // _SHARE_OF_TOOL_OUTPUT)
+    truncation = ctx.config.tool_truncation
+    max_tokens = min(max_tokens, truncation.max_tool_message_tokens)
+    config = truncation.replace(max_tool_message_tokens=max_tokens, include_tool_payload_user_messages=False)
+    messages = tool_truncation(outcome.messages, config=config, counter=ctx.counter, everywhere=True)
     return dataclasses.replace(
-        outcome,
-        messages=messages,
-        tokens=situation.tokens(messages),
-        stages_run=(*outcome.stages_run, "tool_truncation"),
+        outcome, messages=messages, tokens=ctx.tokens(messages), stages_run=(*outcome.stages_run, "tool_truncation")
     )
 
 
@@ -131,14 +140,14 @@ def provider_of(model: Any) -> str:
     """
     model = getattr(model, "bound", model)
     try:
-        told = model._get_ls_params().get("ls_provider")
+        provider = model._get_ls_params().get("ls_provider")
     except Exception:  # noqa: BLE001 - a model need not name its provider
-        told = None
-    name = f"{told} {getattr(model, '_llm_type', '')}".lower()
+        provider = None
+    name = f"{provider} {getattr(model, '_llm_type', '')}".lower()
     return next((known for known in PAYLOAD_LIMITS if known in name), "")
 
 
-def name_of(model: Any) -> tuple[str, str]:
+def model_identity(model: Any) -> tuple[str, str]:
     """Return the class and name of a model, which identify it across objects.
 
     Args:
@@ -150,13 +159,13 @@ def name_of(model: Any) -> tuple[str, str]:
 
 logger = logging.getLogger(__name__)
 
-REMEMBERED = 256
+CACHE_SIZE = 256
 """The most records and histories kept in memory."""
 BATCH = 500
 """Messages that are recorded in one transaction."""
 _SHARE_OF_WINDOW = 0.8  # of the summarizer's window
-_BELOW = 0.9  # of the refused tokens
-_LEAST_LIMIT = 500
+_LOWERING_FACTOR = 0.9  # of the refused tokens
+_MIN_MESSAGE_TOKENS = 500
 """The tokens of messages that a lowered limit still allows."""
 
 
@@ -202,29 +211,31 @@ class Compactor:
         self.config = config = check_instance(ManagedMemoryConfig, config, "config") or ManagedMemoryConfig()
         self.model = usable_model(model)
         self.window = check_value(Annotated[int, Ge(1)] | None, window, "window")
-        self.limit = self.limit_within(self.window or window_of(self.model))
+        self.limit = self.limit_for(self.window or window_of(self.model))
         given = config.token_counter
         self.counter = (
             given if isinstance(given, TokenCounter) else TokenCounter(given, image_tokens=config.image_token_estimate)
         )
         # Records without a conversation exist only here, under their own numbers.
         self._records: OrderedDict[tuple[ThreadKey | None, int], CompactionRecord] = OrderedDict()
-        self._settled: OrderedDict[tuple[ThreadKey | None, int], int] = OrderedDict()
+        self._open_counts: OrderedDict[tuple[ThreadKey | None, int], int] = OrderedDict()
         self._numbers = count(1)
-        self._followed: OrderedDict[ThreadKey | None, tuple[_Identity, MessageHistory]] = OrderedDict()
-        database.remembering.add(self)
+        self._histories: OrderedDict[ThreadKey | None, tuple[_Identity, MessageHistory]] = OrderedDict()
+        database.caches.add(self)
 
     @property
     def target(self) -> int:
         """The target size of a compaction, in tokens."""
         return max(1, int(self.limit * (1 - self.config.active_context.min_reduction_ratio)))
 
-    def limit_within(self, window: int | None) -> int:
+    def limit_for(self, window: int | None) -> int:
         """Return the tokens above which a context is compacted, for a model's window if known."""
-        most = self.config.threshold_tokens
-        return most if window is None else min(most, window)
+        threshold = self.config.threshold_tokens
+        return threshold if window is None else min(threshold, window)
 
-    def viewing(self, messages: Sequence[BaseMessage], at: ThreadKey | None, *, overhead: int = 0) -> ContextView:
+    def compact_history(
+        self, messages: Sequence[BaseMessage], at: ThreadKey | None, *, overhead: int = 0
+    ) -> ContextView:
         """Record a history and return its context, compacted if it is due.
 
         Args:
@@ -234,20 +245,20 @@ class Compactor:
         """
         report = CompactionReport(self.database, at.name if at else "")
         limits = {"threshold_tokens": self.limit, "target_tokens": self.target}
-        with report.step(COMPACT, at, "turn", messages=len(messages), **limits):
-            history, context, resolve = self._found(messages, at)
-            overhead += self._put_beside(context, at, overhead)
-            self._learn(history, context, overhead)
-            tokens = self.calibrated(context.tokens + overhead)
-            report.sized(NOTHING, (tokens, len(context.messages)))
+        with report.step(COMPACT_STEP, at, "turn", messages=len(messages), **limits):
+            history, context, resolve = self._load_context(messages, at)
+            overhead += self._count_prompt_notes(context, at, overhead)
+            self._calibrate_counter(history, context, overhead)
+            tokens = self.calibrate(context.tokens + overhead)
+            report.note_sizes(NOTHING_DUE, (tokens, len(context.messages)))
             if not self.is_due(context, tokens, self.model, at):
-                return self._view(context, history, overhead, report)
-            base = self.base(context, resolve, self.model)
-            situation = self.situation(overhead=overhead, originals=history.originals(base.copies))
-            made = resolve(self.compact(base, situation, report, tokens=tokens))
-            return self._view(made, history, overhead, report, compacted=True)
+                return self._make_valid_view(context, history, overhead, report)
+            base = self.base_context(context, resolve, self.model)
+            ctx = self.processor_context(overhead=overhead, originals=history.messages_by_key(base.copies))
+            compacted = resolve(self.compact(base, ctx, report, tokens=tokens))
+            return self._make_valid_view(compacted, history, overhead, report, compacted=True)
 
-    def smaller(
+    def shrink_history(
         self,
         messages: Sequence[BaseMessage],
         at: ThreadKey | None,
@@ -261,7 +272,7 @@ class Compactor:
         Args:
             messages: The whole history.
             at: The conversation in which it is recorded, or None.
-            provider: The provider that refused it, see `thorough`.
+            provider: The provider that refused it, see `make_thorough`.
             attempt: The number of the attempt, see `compact`.
             overhead: Tokens sent in addition to the messages.
 
@@ -270,84 +281,90 @@ class Compactor:
         """
         report = CompactionReport(self.database, at.name if at else "")
         inputs = {"provider": provider or None, "attempt": attempt, "messages": len(messages)}
-        with report.step(RECOVER, at, "refused", **inputs):
-            history, context, resolve = self._found(messages, at)
-            situation = self.situation(overhead=overhead, originals=history.originals(context.copies))
-            record = self.compact(context, thorough(situation, provider), report, attempt=attempt)
+        with report.step(RECOVER_STEP, at, "refused", **inputs):
+            history, context, resolve = self._load_context(messages, at)
+            ctx = self.processor_context(overhead=overhead, originals=history.messages_by_key(context.copies))
+            record = self.compact(context, make_thorough(ctx, provider), report, attempt=attempt)
             if record is None:
                 return None
-            return self._view(resolve(record), history, overhead, report, compacted=True)
+            return self._make_valid_view(resolve(record), history, overhead, report, compacted=True)
 
-    def lower(self, tokens: int, overhead: int) -> None:
+    def lower_limit(self, tokens: int, overhead: int) -> None:
         """Lower the limit below the size of a refused context.
 
         Args:
             tokens: The tokens of the refused context.
             overhead: Tokens sent in addition to the messages. The limit leaves room for 500 tokens of messages.
         """
-        self.limit = min(self.limit, max(int(tokens * _BELOW), self.calibrated(overhead) + _LEAST_LIMIT))
+        self.limit = min(
+            self.limit, max(int(tokens * _LOWERING_FACTOR), self.calibrate(overhead) + _MIN_MESSAGE_TOKENS)
+        )
 
-    def _found(
+    def _load_context(
         self, messages: Sequence[BaseMessage], at: ThreadKey | None
     ) -> tuple[MessageHistory, CompactedContext, Callable[[CompactionRecord | None], CompactedContext]]:
         """Record new messages. Return the history, its context, and a resolver of compactions."""
-        conversation, before = self._followed.get(at, (None, MessageHistory()))
-        history = followed(before, messages, self.counter)
-        conversation, known = self._noted(history, at, before, conversation)
-        remember(self._followed, at, (conversation, history))
-        resolve = partial(resolved, history=history, counter=self.counter, at=at)
+        conversation, previous = self._histories.get(at, (None, MessageHistory()))
+        history = analyze_history(previous, messages, self.counter)
+        conversation, compactions = self._record_new(history, at, previous, conversation)
+        cache_value(self._histories, at, (conversation, history))
+        resolve = partial(apply_record, history=history, counter=self.counter, at=at)
         digests = history.digests
-        same = (each for each in known if each.reached < len(digests) and digests[each.reached] == each.digest)
-        records = (self.loaded(at, each.id) for each in same)
+        matching = (
+            each for each in compactions if each.reached < len(digests) and digests[each.reached] == each.digest
+        )
+        records = (self.load_record(at, each.id) for each in matching)
         return history, resolve(next((record for record in records if record is not None), None)), resolve
 
-    def _put_beside(self, context: CompactedContext, at: ThreadKey | None, overhead: int) -> int:
+    def _count_prompt_notes(self, context: CompactedContext, at: ThreadKey | None, overhead: int) -> int:
         """Count the tokens of memory and experiences in prompts; 0 below half the limit."""
         if at is None or context.tokens + overhead < self.limit / 2:
             return 0
-        asked = [message.id for message in context.messages if message.type == "human" and message.id]
-        return prompt_notes.counting(self.database, at, asked)
+        question_ids = [message.id for message in context.messages if message.type == "human" and message.id]
+        return prompt_notes.count_tokens(self.database, at, question_ids)
 
     def forget(self) -> None:
         """Clear the caches; existing records and histories are read again when needed."""
         self._records.clear()
-        self._followed.clear()
+        self._histories.clear()
 
     # -- recording ---------------------------------------------------------------------------------------------
 
-    def _noted(
-        self, history: MessageHistory, at: ThreadKey | None, before: MessageHistory, recorded_in: _Identity
+    def _record_new(
+        self, history: MessageHistory, at: ThreadKey | None, previous: MessageHistory, recorded_in: _Identity
     ) -> tuple[_Identity, Sequence[CompactionRecord]]:
         """Record new messages. Return the conversation and its compactions, the newest first."""
         if at is None:
-            there = [*self._records.items()]  # in one operation, since other threads add records meanwhile
-            return None, [record for (where, _), record in reversed(there) if where is None]
-        conversation, known = self.database.read(None, lambda tx: (identity(tx, at), headers(tx, at, STATE)))
+            records = [*self._records.items()]  # in one operation, since other threads add records meanwhile
+            return None, [record for (thread, _), record in reversed(records) if thread is None]
+        conversation, compactions = self.database.read(
+            None, lambda tx: (branch_identity(tx, at), load_headers(tx, at, STATE))
+        )
         if conversation is None or recorded_in not in (conversation, None):
-            before = MessageHistory()  # the recorded conversation was deleted meanwhile
-        new = [place for place in _unrecorded(before, history) if not is_filler(history.messages[place])]
-        for start in range(0, len(new), BATCH):
-            self._record(history, at, new[start : start + BATCH])
-        return conversation, known
+            previous = MessageHistory()  # the recorded conversation was deleted meanwhile
+        new_places = [place for place in _find_unrecorded(previous, history) if not is_filler(history.messages[place])]
+        for start in range(0, len(new_places), BATCH):
+            self._record_batch(history, at, new_places[start : start + BATCH])
+        return conversation, compactions
 
-    def _record(self, history: MessageHistory, at: ThreadKey, places: Sequence[int]) -> None:
+    def _record_batch(self, history: MessageHistory, at: ThreadKey, places: Sequence[int]) -> None:
         """Record the messages at these places."""
         now = self.database.now()
         messages = [(history.keys[place], history.messages[place]) for place in places]
-        entries = [entry_of(replace(storable(each), message_id=key), now) for key, each in messages]
-        made = {key for key, each in messages if is_made(each)}
+        entries = [entry_of(replace(to_storable(each), message_id=key), now) for key, each in messages]
+        generated = {key for key, each in messages if is_from_compaction(each)}
         stored = self.database.write(
             "compaction.record",
-            lambda tx: message_log.append(tx, at, entries, now=now, newer=True, made=made),
-            lambda: {**place_of(at), "messages": len(entries)},
+            lambda tx: message_log.append(tx, at, entries, now=now, newer=True, generated=generated),
+            lambda: {**trace_fields(at), "messages": len(entries)},
         )
         if keys := tuple(stored.keys):
-            where = namespace_of(at.path)
-            self.database.emit(partial(MessagesStored, namespace=where, conversation_id=at.name, message_ids=keys))
+            namespace = namespace_of(at.path)
+            self.database.emit(partial(MessagesStored, namespace=namespace, conversation_id=at.name, message_ids=keys))
 
     # -- finding the context -----------------------------------------------------------------------------------
 
-    def base(
+    def base_context(
         self, context: CompactedContext, resolve: Callable[[CompactionRecord | None], CompactedContext], model: Any
     ) -> CompactedContext:
         """Return the context to compact: before provisional summaries, if there is a model.
@@ -359,24 +376,24 @@ class Compactor:
         """
         record = context.record
         while record is not None and record.provisional and model is not None:
-            record = None if record.parent is None else self.loaded(context.at, record.parent)
+            record = None if record.parent is None else self.load_record(context.at, record.parent)
         return context if record is context.record else resolve(record)
 
-    def loaded(self, at: ThreadKey | None, number: int) -> CompactionRecord | None:
+    def load_record(self, at: ThreadKey | None, number: int) -> CompactionRecord | None:
         """Load a compaction by its number; None if it is deleted or damaged."""
         record = self._records.get((at, number))
         if record is None and at is not None:
             try:
-                record = self.database.read(None, lambda tx: compaction_records.load(tx, at, number))
+                record = self.database.read(None, lambda tx: compaction_records.load_record(tx, at, number))
             except StorageError:
                 logger.warning("A compaction cannot be read; the context is compacted anew.", exc_info=True)
             if record is not None:
-                remember(self._records, (at, number), record)
+                cache_value(self._records, (at, number), record)
         return record
 
     # -- sizes -------------------------------------------------------------------------------------------------
 
-    def calibrated(self, tokens: int) -> int:
+    def calibrate(self, tokens: int) -> int:
         """Scale counted tokens by the usage that providers have reported."""
         return math.ceil(tokens * self.counter.factor())
 
@@ -398,22 +415,22 @@ class Compactor:
             return False
         if record is None:
             return True
-        settled = self._settled.get((at, record.id)) == context.grown  # no messages since this compaction
-        return not settled and self._is_worth_it(context)
+        unchanged = self._open_counts.get((at, record.id)) == context.new_count  # no messages since this compaction
+        return not unchanged and self._is_worth_it(context)
 
     def _is_worth_it(self, context: CompactedContext) -> bool:
         """Return whether enough tokens can be freed, so that the next turn need not compact again."""
         room = (self.limit - self.target) / self.counter.factor()
-        if context.grown_tokens >= room:
+        if context.new_tokens >= room:
             return True
         config, messages = self.config.active_context.summarization, context.messages
         keep_first = config.include_original_instruction
         shape = shape_of(messages, grace=config.grace_recent_messages, keep_first=keep_first)
-        return sum(self._cost(messages[each.start : each.stop]) for each in droppable(messages, shape)) >= room
+        return sum(self._cost(messages[each.start : each.stop]) for each in droppable_groups(messages, shape)) >= room
 
-    def _learn(self, history: MessageHistory, context: CompactedContext, overhead: int) -> None:
+    def _calibrate_counter(self, history: MessageHistory, context: CompactedContext, overhead: int) -> None:
         """Calibrate the counter with the reported input tokens of the last reply."""
-        first = len(history.messages) - context.grown
+        first = len(history.messages) - context.new_count
         for place in range(len(history.messages) - 1, first, -1):
             if isinstance(reply := history.messages[place], AIMessage):
                 if reply.usage_metadata is not None:
@@ -422,9 +439,9 @@ class Compactor:
                     self.counter.learn(counted, reply.usage_metadata["input_tokens"], reply.id)
                 return
 
-    def _repair_cost(self, messages: Sequence[BaseMessage], repaired: Sequence[BaseMessage]) -> int:
+    def _repair_cost(self, messages: Sequence[BaseMessage], valid: Sequence[BaseMessage]) -> int:
         """Return the tokens that a repair added, less those that it removed."""
-        before, after = ({id(each): each for each in some} for some in (messages, repaired))
+        before, after = ({id(each): each for each in group} for group in (messages, valid))
         added = [after[each] for each in after.keys() - before.keys()]
         removed = [before[each] for each in before.keys() - after.keys()]
         return self._cost(added) - self._cost(removed)
@@ -434,7 +451,7 @@ class Compactor:
 
     # -- compacting --------------------------------------------------------------------------------------------
 
-    def situation(
+    def processor_context(
         self, *, overhead: int = 0, model: Any = None, originals: Mapping[str, BaseMessage] = MappingProxyType({})
     ) -> ProcessorContext:
         """Make the processor context of a compaction.
@@ -447,7 +464,7 @@ class Compactor:
         model = self.model if model is None else model
         config = self.config.active_context
         window = window_of(model)
-        share = int(window * _SHARE_OF_WINDOW) if window else max(self.limit, LEAST_INPUT)
+        share = int(window * _SHARE_OF_WINDOW) if window else max(self.limit, MIN_INPUT_TOKENS)
         return ProcessorContext(
             target_tokens=int(self.target / self.counter.factor()),
             counter=self.counter,
@@ -461,7 +478,7 @@ class Compactor:
     def compact(
         self,
         base: CompactedContext,
-        situation: ProcessorContext,
+        ctx: ProcessorContext,
         report: CompactionReport,
         *,
         tokens: int = 0,
@@ -473,63 +490,65 @@ class Compactor:
 
         Args:
             base: The context.
-            situation: The processor context.
+            ctx: The processor context.
             report: Reports the compaction.
             tokens: The tokens of the context that is replaced.
             attempt: 0 for a context above its limit. Else the number of the attempt to reduce the bytes of a refused
                 context. From the second attempt on, tool output in the protected tail is cut too, see
-                `with_tool_output_cut`.
+                `cut_tool_output`.
 
         Returns:
             The compaction in use from now on; None if a refused context could not be made smaller.
         """
-        later = count_open(base.messages)
-        end = len(base.messages) - later
+        open_count = count_unanswered(base.messages)
+        end = len(base.messages) - open_count
         closed = zip(base.messages[:end], base.keys, strict=False)
-        named = [each if key in (None, each.id) else each.model_copy(update={"id": key}) for each, key in closed]
-        before = replace(base, messages=named, keys=base.keys[:end], length=base.length - later)
-        overhead = situation.overhead_tokens + self._cost(base.messages[end:])
-        situation = replace(situation, overhead_tokens=overhead)
+        keyed = [each if key in (None, each.id) else each.model_copy(update={"id": key}) for each, key in closed]
+        closed_base = replace(base, messages=keyed, keys=base.keys[:end], length=base.length - open_count)
+        overhead = ctx.overhead_tokens + self._cost(base.messages[end:])
+        ctx = replace(ctx, overhead_tokens=overhead)
         if attempt:
-            size = payload_bytes(named)
+            size = payload_bytes(keyed)
             report.note(bytes_before=size, bytes_after=size)
-            tokens = self.calibrated(situation.tokens(named))
-        with report.compacting(tokens, len(base.messages)):
-            outcome = compacting(named, situation, self.database)
+            tokens = self.calibrate(ctx.tokens(keyed))
+        with report.compaction(tokens, len(base.messages)):
+            outcome = run_processors(keyed, ctx, self.database)
             if attempt > 1:
-                outcome = with_tool_output_cut(outcome, situation)
+                outcome = cut_tool_output(outcome, ctx)
             if attempt:
-                left = payload_bytes(outcome.messages)
-                if left >= size:
-                    report.failed(outcome.stages_run)
+                size_after = payload_bytes(outcome.messages)
+                if size_after >= size:
+                    report.emit_failed(outcome.stages_run)
                     return None
-                report.note(bytes_after=left)
-            record = self._kept(before, outcome, tried=situation.model is not None)
-            left, messages = self.calibrated(outcome.tokens), len(outcome.messages) + later
-            report.completed(outcome, situation.target_tokens, tokens=left, messages=messages, record=record)
+                report.note(bytes_after=size_after)
+            record = self._store_record(closed_base, outcome, tried=ctx.model is not None)
+            size_after, messages = self.calibrate(outcome.tokens), len(outcome.messages) + open_count
+            report.emit_completed(outcome, ctx.target_tokens, tokens=size_after, messages=messages, record=record)
         if not attempt:
-            remember(self._settled, (base.at, record.id), later)
+            cache_value(self._open_counts, (base.at, record.id), open_count)
         return record
 
-    def _kept(self, before: CompactedContext, outcome: PipelineOutcome, *, tried: bool) -> CompactionRecord:
+    def _store_record(self, context: CompactedContext, outcome: PipelineOutcome, *, tried: bool) -> CompactionRecord:
         """Store the result of a compaction.
 
         Args:
-            before: The context that was compacted.
+            context: The context that was compacted.
             outcome: The result.
             tried: Whether a model was available.
         """
-        saved = max(0, self._cost(before.messages) - self._cost(outcome.messages))
-        record, at = record_of(before, outcome, tried=tried, saved=saved), before.at
+        saved = max(0, self._cost(context.messages) - self._cost(outcome.messages))
+        record, at = make_record(context, outcome, tried=tried, saved=saved), context.at
         if at is None:
             record = replace(record, id=next(self._numbers))
         else:
-            keep = partial(compaction_records.keep, at=at, lane=before.lane, record=record, now=self.database.now())
-            record = self.database.write(None, keep)
-        remember(self._records, (at, record.id), record)
+            store = partial(
+                compaction_records.store_record, at=at, lane=context.lane, record=record, now=self.database.now()
+            )
+            record = self.database.write(None, store)
+        cache_value(self._records, (at, record.id), record)
         return record
 
-    def _view(
+    def _make_valid_view(
         self,
         context: CompactedContext,
         history: MessageHistory,
@@ -538,11 +557,11 @@ class Compactor:
         *,
         compacted: bool = False,
     ) -> ContextView:
-        needs_repair = history.repeats or not _is_sound(context, history)
-        messages = repaired(context.messages) if needs_repair else list(context.messages)
-        return self.shown(messages, context, report, overhead=overhead, compacted=compacted)
+        needs_repair = history.has_repeated_ids or not _is_valid(context, history)
+        messages = repair_messages(context.messages) if needs_repair else list(context.messages)
+        return self.make_view(messages, context, report, overhead=overhead, compacted=compacted)
 
-    def shown(
+    def make_view(
         self,
         messages: list[BaseMessage],
         context: CompactedContext,
@@ -560,34 +579,34 @@ class Compactor:
             overhead: Tokens sent in addition to the messages.
             compacted: True if it was compacted in this call.
         """
-        tokens = self.calibrated(context.tokens + self._repair_cost(context.messages, messages) + overhead)
+        tokens = self.calibrate(context.tokens + self._repair_cost(context.messages, messages) + overhead)
         if self.config.active_context.enabled and tokens > self.limit:
-            situation = self.situation(overhead=overhead)
-            report.fell_short(tokens, situation.target_tokens, why_larger(messages, situation))
+            ctx = self.processor_context(overhead=overhead)
+            report.emit_fell_short(tokens, ctx.target_tokens, explain_size(messages, ctx))
         return ContextView(messages, tokens, compacted)
 
 
-def _is_sound(context: CompactedContext, history: MessageHistory) -> bool:
+def _is_valid(context: CompactedContext, history: MessageHistory) -> bool:
     """Return whether the messages after a compaction need no repair."""
-    start, reached = len(context.messages) - context.grown, len(history.messages) - context.grown
-    goes_on = not reached or role_of(context.messages[start - 1]) == role_of(history.messages[reached - 1])
-    if goes_on and history.sound >= reached:
-        return history.sound == len(history.messages)
-    return sound_until(context.messages, start) == len(context.messages)
+    start, reached = len(context.messages) - context.new_count, len(history.messages) - context.new_count
+    continues = not reached or role_of(context.messages[start - 1]) == role_of(history.messages[reached - 1])
+    if continues and history.valid_length >= reached:
+        return history.valid_length == len(history.messages)
+    return valid_length(context.messages, start) == len(context.messages)
 
 
-def _unrecorded(before: MessageHistory, history: MessageHistory) -> list[int]:
+def _find_unrecorded(previous: MessageHistory, history: MessageHistory) -> list[int]:
     """Return the places of messages that are new or differ from the recorded ones."""
-    digests = before.digests
+    digests = previous.digests
     if history.digests[: len(digests)] == digests:
         return [*range(len(digests) - 1, len(history.messages))]
-    there = set(digests)
-    return [place for place, digest in enumerate(history.digests[1:]) if digest not in there]
+    recorded = set(digests)
+    return [place for place, digest in enumerate(history.digests[1:]) if digest not in recorded]
 
 
-def remember(remembered: OrderedDict[Any, Any], key: Any, value: Any) -> None:
-    """Add a value as the newest, and remove the oldest ones beyond `REMEMBERED`."""
-    remembered.pop(key, None)
-    remembered[key] = value
-    while len(remembered) > REMEMBERED:
-        remembered.popitem(last=False)
+def cache_value(cache: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+    """Add a value as the newest, and remove the oldest ones beyond `CACHE_SIZE`."""
+    cache.pop(key, None)
+    cache[key] = value
+    while len(cache) > CACHE_SIZE:
+        cache.popitem(last=False)

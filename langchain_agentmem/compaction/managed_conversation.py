@@ -29,37 +29,38 @@ from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.events import MemoryEvent, MessagesRemoved, MessagesStored, MessageUpdated
 from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.compaction.compacted_context import (
-    COMPACT,
-    NOTHING,
-    RECOVER,
+    COMPACT_STEP,
+    NOTHING_DUE,
+    RECOVER_STEP,
     CompactedContext,
     CompactionReport,
-    expanded,
-    place_of,
+    expand_record,
+    trace_fields,
 )
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, Processor
-from langchain_agentmem.compaction.dropped_messages import said
-from langchain_agentmem.compaction.graph_compactor import Compactor, thorough
-from langchain_agentmem.compaction.processors import checked_messages
+from langchain_agentmem.compaction.dropped_messages import load_messages
+from langchain_agentmem.compaction.graph_compactor import Compactor, make_thorough
+from langchain_agentmem.compaction.processors import check_messages
 from langchain_agentmem.conversations import compaction_records, message_log
 from langchain_agentmem.conversations.compaction_records import CompactionRecord, KeySpan
 from langchain_agentmem.conversations.conversation_memory import ConversationMemory
-from langchain_agentmem.conversations.log_entries import shown_message
-from langchain_agentmem.errors import leaves_the_node
+from langchain_agentmem.conversations.log_entries import message_with_images
+from langchain_agentmem.errors import is_graph_bubble_up
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.language_models.tokens import TokenCounter
-from langchain_agentmem.messages.history_repair import calls_of, repaired
-from langchain_agentmem.messages.langchain_messages import from_langchain, has_images, to_langchain, with_images
+from langchain_agentmem.messages.history_repair import calls_of, repair_messages
+from langchain_agentmem.messages.langchain_messages import from_langchain, has_images, load_images, to_langchain
 from langchain_agentmem.messages.message import decode_body
-from langchain_agentmem.messages.message_marks import MADE, is_filler, is_made
-from langchain_agentmem.messages.message_marks import SUMMARY_MARK as SUMMARY
-from langchain_agentmem.messages.provider_content import named_part, part_or_placeholder
+from langchain_agentmem.messages.message_marks import GENERATED_MARK, SUMMARY_MARK, is_filler, is_from_compaction
+from langchain_agentmem.messages.provider_content import image_url_part, part_or_placeholder
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Operation, Transaction, query
 from langchain_agentmem.storage.database import MemoryLike
 
 
-def reading(tx: Transaction, at: ThreadKey, known: CompactedContext | None, counter: TokenCounter) -> CompactedContext:
+def read_context(
+    tx: Transaction, at: ThreadKey, known: CompactedContext | None, counter: TokenCounter
+) -> CompactedContext:
     """Read the context of a conversation: that of the newest compaction in use.
 
     Args:
@@ -68,72 +69,78 @@ def reading(tx: Transaction, at: ThreadKey, known: CompactedContext | None, coun
         known: The context from the last read, which is extended if possible.
         counter: Counts tokens.
     """
-    rows = query.branch_counts(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
+    rows = query.conversation_state(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
     if not rows:
         return CompactedContext(at=at)
-    now = rows[0]
-    if known is not None and known.branch == _identity(now) and (known.record and known.record.id) == now["compaction"]:
-        since = query.entries_since(tx, branch=now["id"], slot=known.slot)
-        if not since and (known.head, known.length) == (now["head"], now["messages"]):
+    current = rows[0]
+    if (
+        known is not None
+        and known.branch == _branch_identity(current)
+        and (known.record and known.record.id) == current["compaction"]
+    ):
+        rows_since = query.entries_since(tx, branch=current["id"], slot=known.slot)
+        if not rows_since and (known.head, known.length) == (current["head"], current["messages"]):
             return known
-        new = [row for row in since if row["kind"] == message_log.MESSAGE]
+        new = [row for row in rows_since if row["kind"] == message_log.MESSAGE]
         only_added = (
-            all(row["replaces"] is None or row["kind"] == message_log.ROUND for row in since)
-            and not any(row["kind"] == message_log.DESCRIPTION for row in since)
-            and now["messages"] - known.length == len(new)
-            and now["head"] - known.head == len({row["position"] for row in since})
+            all(row["replaces"] is None or row["kind"] == message_log.ROUND for row in rows_since)
+            and not any(row["kind"] == message_log.DESCRIPTION for row in rows_since)
+            and current["messages"] - known.length == len(new)
+            and current["head"] - known.head == len({row["position"] for row in rows_since})
         )
         if only_added:
-            return _extended(known, now, new, counter)
-    number = now["compaction"]
-    record = None if number is None else compaction_records.load(tx, at, number)
-    return read_from(tx, at, record, counter)
+            return _extend_context(known, current, new, counter)
+    number = current["compaction"]
+    record = None if number is None else compaction_records.load_record(tx, at, number)
+    return read_compaction(tx, at, record, counter)
 
 
-def read_from(
+def read_compaction(
     tx: Transaction, at: ThreadKey, record: CompactionRecord | None, counter: TokenCounter
 ) -> CompactedContext:
     """Read the context of a compaction; the whole conversation if `record` is None."""
-    rows = query.branch_counts(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
+    rows = query.conversation_state(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
     if not rows:
         return CompactedContext(at=at)
-    now = rows[0]
-    empty = CompactedContext(at=at, branch=_identity(now))
+    current = rows[0]
+    empty = CompactedContext(at=at, branch=_branch_identity(current))
 
-    def span_of(span: KeySpan) -> list[tuple[str, BaseMessage]]:
-        ends = (query.slot_of_key(tx, branch=now["id"], key=key) for key in span)
+    def load_span(span: KeySpan) -> list[tuple[str, BaseMessage]]:
+        ends = (query.slot_of_key(tx, branch=current["id"], key=key) for key in span)
         first, last = (found[0]["slot"] if found else None for found in ends)
         # If the first message of a span is gone, a retention deleted it and every message before it.
         between = {"first": first or 0, "last": -1 if last is None else last}
-        return _placed(empty, query.messages_between(tx, branch=now["id"], **between), gap=2)
+        return _add_messages(empty, query.messages_between(tx, branch=current["id"], **between), gap=2)
 
-    messages, keys, copies = expanded(record, span_of)
+    messages, keys, copies = expand_record(record, load_span)
     tokens = sum(map(counter.count_message, messages))
-    made = replace(empty, messages=messages, keys=keys, copies=copies, record=record, tokens=tokens)
-    reached = (record.slot or 0) if record else 0
-    new = query.messages_between(tx, branch=now["id"], first=reached + 1, last=message_log.ALL)
-    return _extended(made, now, new, counter)
+    context = replace(empty, messages=messages, keys=keys, copies=copies, record=record, tokens=tokens)
+    last_slot = (record.slot or 0) if record else 0
+    new = query.messages_between(tx, branch=current["id"], first=last_slot + 1, last=message_log.NO_LIMIT)
+    return _extend_context(context, current, new, counter)
 
 
-def _extended(known: CompactedContext, now: Any, rows: Sequence[Any], counter: TokenCounter) -> CompactedContext:
+def _extend_context(
+    known: CompactedContext, current: Any, rows: Sequence[Any], counter: TokenCounter
+) -> CompactedContext:
     """Return a context extended by the messages of these rows."""
     known = replace(known, places=known.places.copy(), slots=known.slots.copy())
-    new = _placed(known, rows, gap=1 if known.grown else 2)
+    new = _add_messages(known, rows, gap=1 if known.new_count else 2)
     tokens = sum(counter.count_message(message) for _, message in new)
     return replace(
         known,
         messages=known.messages + [message for _, message in new],
         keys=known.keys + [key for key, _ in new],
-        grown=known.grown + len(new),
+        new_count=known.new_count + len(new),
         tokens=known.tokens + tokens,
-        grown_tokens=known.grown_tokens + tokens,
-        length=now["messages"],
-        head=now["head"],
-        slot=now["last"] or 0,
+        new_tokens=known.new_tokens + tokens,
+        length=current["messages"],
+        head=current["head"],
+        slot=current["last"] or 0,
     )
 
 
-def _placed(context: CompactedContext, rows: Sequence[Any], *, gap: int) -> list[tuple[str, BaseMessage]]:
+def _add_messages(context: CompactedContext, rows: Sequence[Any], *, gap: int) -> list[tuple[str, BaseMessage]]:
     """Add the places of messages to a context and return the messages.
 
     A gap of 2 separates messages that are not neighbours. Images are only named, for the counter, and read later.
@@ -141,18 +148,18 @@ def _placed(context: CompactedContext, rows: Sequence[Any], *, gap: int) -> list
     first = next(reversed(context.places.values()), 0) + gap
     context.places.update((row["key"], place) for place, row in enumerate(rows, first))
     context.slots.update((row["key"], row["slot"]) for row in rows)
-    shown = [(row["key"], shown_message(bytes(row["body"]), row["key"], row["attachments"])) for row in rows]
-    return [(key, to_langchain(message, part_of=named_part)) for key, message in shown]
+    pairs = [(row["key"], message_with_images(bytes(row["body"]), row["key"], row["attachments"])) for row in rows]
+    return [(key, to_langchain(message, part_of=image_url_part)) for key, message in pairs]
 
 
-def _identity(now: Any) -> tuple[int, int]:
-    return int(now["id"]), int(now["created_at"])
+def _branch_identity(row: Any) -> tuple[int, int]:
+    return int(row["id"]), int(row["created_at"])
 
 
 logger = logging.getLogger(__name__)
 
-_MARKS = (MADE.encode(), SUMMARY.encode())
-ASKED = "compact_if_needed"
+_GENERATED_MARKS = (GENERATED_MARK.encode(), SUMMARY_MARK.encode())
+EXPLICIT_EVENT = "compact_if_needed"
 """The event of an explicit call of `compact_if_needed`."""
 
 
@@ -185,7 +192,7 @@ RetrievalStrategy: TypeAlias = Callable[[list[BaseMessage], ManagedMemoryConfig]
 """A function from the context to the messages to show; its result is not stored."""
 
 
-_CHANGES: Mapping[Any, frozenset[str]] = {
+_CHANGE_NAMES: Mapping[Any, frozenset[str]] = {
     MessagesStored: frozenset({"add"}),
     MessagesRemoved: frozenset({"remove_by_id", "delete_memory"}),
     MessageUpdated: frozenset({"update", "replace_memory"}),
@@ -233,12 +240,12 @@ class ManagedConversationMemory(ConversationMemory):
     ) -> None:
         self._trigger = check_value(_Function, trigger_strategy, "trigger_strategy")
         self._process = check_value(_Function, process_strategy, "process_strategy")
-        self._retrieve = check_value(_Function, retrieval_strategy, "retrieval_strategy")
+        self._retrieval = check_value(_Function, retrieval_strategy, "retrieval_strategy")
         super().__init__(memory, conversation_id, namespace=namespace, description=description, retention=retention)
         self._compactor = Compactor(self._database, config, model)
         self.config = self._compactor.config
         self._context: CompactedContext | None = None
-        self._database.remembering.add(self)
+        self._database.caches.add(self)
         self._stats = {"hits": 0, "extensions": 0, "misses": 0, "invalidations": 0, "compactions": 0}
 
     # -- the two views -----------------------------------------------------------------------------------------
@@ -261,15 +268,17 @@ class ManagedConversationMemory(ConversationMemory):
 
         Image files are read, as for `raw_messages`.
         """
-        with self._database.step("conversation.context", lambda: place_of(self._at)) as step:
+        with self._database.step("conversation.context", lambda: trace_fields(self._key)) as step:
             report = self._report()
             context, compacted = self._compact_after("get_messages", report)
-            seen = _seen(context)
-            seen = replace(seen, messages=list(map(_copied, seen.messages)))  # callers may modify the copies
-            view = self._compactor.shown(repaired(seen.messages), seen, report, compacted=compacted)
-            if self._retrieve is not None:
-                chosen = checked_messages(self._retrieve(view.messages, self.config), "retrieval_strategy")
-                view = view._replace(messages=repaired(chosen))
+            loaded = _with_image_files(context)
+            loaded = replace(
+                loaded, messages=list(map(_copy_message, loaded.messages))
+            )  # callers may modify the copies
+            view = self._compactor.make_view(repair_messages(loaded.messages), loaded, report, compacted=compacted)
+            if self._retrieval is not None:
+                chosen = check_messages(self._retrieval(view.messages, self.config), "retrieval_strategy")
+                view = view._replace(messages=repair_messages(chosen))
             step.finish(lambda: view._asdict() | {"messages": len(view.messages)})
         return view.messages
 
@@ -295,7 +304,7 @@ class ManagedConversationMemory(ConversationMemory):
             **self._stats,
             "valid": self._context is not None,
             "context_messages": len(context.messages),
-            "context_tokens": self._compactor.calibrated(context.tokens),
+            "context_tokens": self._compactor.calibrate(context.tokens),
             "raw_messages": len(self),
         }
 
@@ -318,7 +327,7 @@ class ManagedConversationMemory(ConversationMemory):
         Raises:
             InvalidInput: The runtime is not a dictionary, or its model is not usable.
         """
-        _, compacted = self._compact_after(ASKED, self._report(), _model_in(runtime))
+        _, compacted = self._compact_after(EXPLICIT_EVENT, self._report(), _model_from(runtime))
         return compacted
 
     def compact_for_payload_error(self, runtime: Mapping[str, Any] | None = None) -> bool:
@@ -337,18 +346,18 @@ class ManagedConversationMemory(ConversationMemory):
         Raises:
             InvalidInput: The runtime is not a dictionary, or its model is not usable.
         """
-        model, provider = _model_in(runtime), str((runtime or {}).get("provider") or "")
+        model, provider = _model_from(runtime), str((runtime or {}).get("provider") or "")
         report = self._report()
-        with report.step(RECOVER, self._at, "refused", provider=provider or None):
-            context = self._followed()
+        with report.step(RECOVER_STEP, self._key, "refused", provider=provider or None):
+            context = self._load_context()
             if context.branch is None:
                 return False
-            context = _seen(context)
-            situation = self._compactor.situation(model=model, originals=self._originals(context))
-            made = self._compactor.compact(context, thorough(situation, provider), report, attempt=1)
-            if made is not None:
-                self._followed(anew=True)
-            return made is not None
+            context = _with_image_files(context)
+            ctx = self._compactor.processor_context(model=model, originals=self._originals(context))
+            record = self._compactor.compact(context, make_thorough(ctx, provider), report, attempt=1)
+            if record is not None:
+                self._load_context(reload=True)
+            return record is not None
 
     def forget(self) -> None:
         """Clear the cached context; it is read again when needed."""
@@ -359,40 +368,40 @@ class ManagedConversationMemory(ConversationMemory):
     def _compact_after(self, event: str, report: CompactionReport, model: Any = None) -> tuple[CompactedContext, bool]:
         """Compact if an event requires it. Return the context, and whether it was compacted."""
         model = self._compactor.model if model is None else model
-        context = self._followed()
-        tokens = self._compactor.calibrated(context.tokens)
-        due = self._compactor.is_due(context, tokens, model, self._at)
+        context = self._load_context()
+        tokens = self._compactor.calibrate(context.tokens)
+        due = self._compactor.is_due(context, tokens, model, self._key)
         triggered = context.branch is not None and self._is_triggered(event, context, tokens, due=due)
-        report.sized(NOTHING, (tokens, len(context.messages)))
-        if triggered or event == ASKED:  # an explicit call is traced even if nothing was due
-            with report.step(COMPACT, self._at, event):
+        report.note_sizes(NOTHING_DUE, (tokens, len(context.messages)))
+        if triggered or event == EXPLICIT_EVENT:  # an explicit call is traced even if nothing was due
+            with report.step(COMPACT_STEP, self._key, event):
                 if triggered:
-                    context = self._compacted(context, tokens, model, report, due=due)
+                    context = self._compact(context, tokens, model, report, due=due)
         return context, triggered
 
-    def _compacted(
+    def _compact(
         self, context: CompactedContext, tokens: int, model: Any, report: CompactionReport, *, due: bool
     ) -> CompactedContext:
         """Compact the context and return the new one."""
-        context = _seen(context)
-        base = self._compactor.base(context, self._resolved, model)
-        situation = self._compactor.situation(model=model, originals=self._originals(base))
+        context = _with_image_files(context)
+        base = self._compactor.base_context(context, self._load_compaction, model)
+        ctx = self._compactor.processor_context(model=model, originals=self._originals(base))
         if self._process is not None:
-            config = situation.config.replace(mode="compaction", processor_order=[self._process])
-            situation = replace(situation, config=config)
+            config = ctx.config.replace(mode="compaction", processor_order=[self._process])
+            ctx = replace(ctx, config=config)
         if not due:  # the strategy decided on a context below its threshold: still reduce it
-            left = int(base.tokens * (1 - situation.config.min_reduction_ratio))
-            situation = replace(situation, target_tokens=min(situation.target_tokens, left))
-        self._compactor.compact(base, situation, report, tokens=tokens)
-        return self._followed(anew=True)
+            reduced = int(base.tokens * (1 - ctx.config.min_reduction_ratio))
+            ctx = replace(ctx, target_tokens=min(ctx.target_tokens, reduced))
+        self._compactor.compact(base, ctx, report, tokens=tokens)
+        return self._load_context(reload=True)
 
     def _originals(self, context: CompactedContext) -> dict[str, BaseMessage]:
         """Return the original messages of the copies in the context, by their ids."""
-        found = self._database.read(None, lambda tx: said(tx, self._at, [*context.copies]))
+        found = self._database.read(None, lambda tx: load_messages(tx, self._key, [*context.copies]))
         return {each.message.message_id: to_langchain(each.message) for each in found}
 
     def _is_triggered(self, event: str, context: CompactedContext, tokens: int, *, due: bool) -> bool:
-        if event != ASKED and event not in self.config.trigger_events:
+        if event != EXPLICIT_EVENT and event not in self.config.trigger_events:
             return False
         if self._trigger is None:
             return due
@@ -406,35 +415,35 @@ class ManagedConversationMemory(ConversationMemory):
         )
         return bool(self._trigger(state))
 
-    def _followed(self, *, anew: bool = False) -> CompactedContext:
-        """Return the current context; extend the cached one if possible, unless `anew`."""
+    def _load_context(self, *, reload: bool = False) -> CompactedContext:
+        """Return the current context; extend the cached one if possible, unless `reload`."""
         known = self._context
-        read = partial(reading, at=self._at, known=None if anew else known, counter=self._compactor.counter)
+        read = partial(read_context, at=self._key, known=None if reload else known, counter=self._compactor.counter)
         context = self._run(None, read)
         extends = known is not None and known.branch is not None and known.record is context.record
         kind = "hits" if context is known else "extensions" if extends else "misses"
-        self._stats["compactions" if anew else kind] += 1
+        self._stats["compactions" if reload else kind] += 1
         self._context = context
         return context
 
-    def _resolved(self, record: CompactionRecord | None) -> CompactedContext:
-        read = partial(read_from, at=self._at, record=record, counter=self._compactor.counter)
-        return _seen(self._database.read(None, read))
+    def _load_compaction(self, record: CompactionRecord | None) -> CompactedContext:
+        read = partial(read_compaction, at=self._key, record=record, counter=self._compactor.counter)
+        return _with_image_files(self._database.read(None, read))
 
-    def _add(self, said: Sequence[message_log.LogEntry]) -> Operation[message_log.AppendResult]:
+    def _add_operation(self, entries: Sequence[message_log.LogEntry]) -> Operation[message_log.AppendResult]:
         """Add entries, except fillers and existing messages that a compaction made."""
-        made = {entry.key: message for entry in said if (message := _made_in(entry)) is not None}
-        if not made:
-            return super()._add(said)
+        generated = {entry.key: message for entry in entries if (message := _generated_message(entry)) is not None}
+        if not generated:
+            return super()._add_operation(entries)
 
         def operation(tx: Transaction) -> message_log.AppendResult:
             fresh = [
                 entry
-                for entry in said
-                if (message := made.get(entry.key)) is None
-                or not (is_filler(message) or message_log.get(tx, self._at, entry.key))
+                for entry in entries
+                if (message := generated.get(entry.key)) is None
+                or not (is_filler(message) or message_log.get(tx, self._key, entry.key))
             ]
-            return self._append(fresh)(tx)
+            return self._append_operation(fresh)(tx)
 
         return operation
 
@@ -444,38 +453,38 @@ class ManagedConversationMemory(ConversationMemory):
             try:
                 self._compact_after("add", self._report())
             except Exception as error:  # the message stays added
-                if leaves_the_node(error):
+                if is_graph_bubble_up(error):
                     raise
                 logger.warning("The context could not be compacted; it will be tried again.", exc_info=True)
 
-    def _tell(self, kind: Callable[..., MemoryEvent], **fields: Any) -> None:
-        super()._tell(kind, **fields)
-        changes = _CHANGES.get(kind, frozenset())
+    def _emit(self, kind: Callable[..., MemoryEvent], **fields: Any) -> None:
+        super()._emit(kind, **fields)
+        changes = _CHANGE_NAMES.get(kind, frozenset())
         self._stats["invalidations"] += not changes.isdisjoint(self.config.cache_invalidation_events)
 
     def _report(self) -> CompactionReport:
         return CompactionReport(self._database, self.conversation_id, bus=self._event_context)
 
 
-def _seen(context: CompactedContext) -> CompactedContext:
+def _with_image_files(context: CompactedContext) -> CompactedContext:
     """Read the image files of a context, so that a compaction counts what a model receives."""
     if not any(has_images(each) for each in context.messages):
         return context
-    return replace(context, messages=list(map(with_images, context.messages)))
+    return replace(context, messages=list(map(load_images, context.messages)))
 
 
-def _made_in(entry: message_log.LogEntry) -> BaseMessage | None:
+def _generated_message(entry: message_log.LogEntry) -> BaseMessage | None:
     """Return the message of an entry if a compaction made it, else None."""
-    if not any(mark in entry.body for mark in _MARKS):
+    if not any(mark in entry.body for mark in _GENERATED_MARKS):
         return None
     message = to_langchain(decode_body(entry.body, entry.key))
-    return message if is_made(message) else None
+    return message if is_from_compaction(message) else None
 
 
-def _copied(message: BaseMessage) -> BaseMessage:
+def _copy_message(message: BaseMessage) -> BaseMessage:
     return message.model_copy(deep=not isinstance(message.content, str) or bool(calls_of(message)))
 
 
-def _model_in(runtime: Any) -> Any:
+def _model_from(runtime: Any) -> Any:
     given = check_value(Mapping[str, Any] | None, runtime, "runtime")
     return usable_model(given.get("compaction_model")) if given else None

@@ -8,8 +8,8 @@ is idempotent. Messages that a processor removes from a context are not lost: th
 `summarization` replaces the oldest messages by one summary, which continues the summary before. As many messages as the
 target allows stay unchanged. The model receives every message that is replaced, and the first instruction for context.
 
-`compacting` runs processors one after the other until the context is small enough. It skips a processor that fails or
-makes the context larger. Its result is always valid for a provider.
+`run_processors` runs processors one after the other until the context is small enough. It skips a processor that fails
+or makes the context larger. Its result is always valid for a provider.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from langchain_core.messages import BaseMessage, ToolMessage
 
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.compaction.compaction_config import (
-    LEAST_INPUT,
+    MIN_INPUT_TOKENS,
     ActiveContextPolicyConfig,
     BackwardPackingConfig,
     Processor,
     ProcessorContext,
     ToolTruncationConfig,
 )
-from langchain_agentmem.errors import InvalidInput, leaves_the_node, safe_repr
+from langchain_agentmem.errors import InvalidInput, is_graph_bubble_up, safe_repr
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
-from langchain_agentmem.language_models.summarization import SummarizationConfig, SummaryResult, summarizing
-from langchain_agentmem.language_models.tokens import TokenCounter, clipped
+from langchain_agentmem.language_models.summarization import SummarizationConfig, SummaryResult, summarize
+from langchain_agentmem.language_models.tokens import TokenCounter, clip_text
 from langchain_agentmem.messages.history_repair import (
     HistoryShape,
     MessageGroup,
-    bundles,
-    droppable,
-    is_said_by_user,
-    protected_from,
-    repaired,
+    droppable_groups,
+    group_messages,
+    is_from_user,
+    repair_messages,
     role_of,
     shape_of,
+    tail_start,
 )
-from langchain_agentmem.messages.message_marks import Summary, altered, is_filler, summary_in, summary_message
+from langchain_agentmem.messages.message_marks import Summary, alter_message, is_filler, summary_in, summary_message
 from langchain_agentmem.storage.database import Database
 
 
@@ -72,9 +72,11 @@ def tool_truncation(
 
     def cut(message: BaseMessage) -> BaseMessage:
         marker = config.append_marker.replace("{id}", message.id or "")
-        return _with_text(message, lambda text: clipped(text, config.max_tool_message_tokens, counter, marker=marker))
+        return _replace_text(
+            message, lambda text: clip_text(text, config.max_tool_message_tokens, counter, marker=marker)
+        )
 
-    end = len(messages) if everywhere else protected_from(messages, config.grace_recent_messages)
+    end = len(messages) if everywhere else tail_start(messages, config.grace_recent_messages)
     return [
         cut(message) if place < end and _is_tool_output(message, config) else message
         for place, message in enumerate(messages)
@@ -106,14 +108,14 @@ def backward_packing(
         The history, valid for every provider; the kept messages are the same objects.
     """
     config, counter = config or BackwardPackingConfig(), counter or TokenCounter()
-    valid = repaired(messages)
+    valid = repair_messages(messages)
     shape = shape_of(valid, grace=config.grace_recent_messages, keep_first=keep_first)
-    loose = droppable(valid, shape)
-    kept = {*range(len(valid))}.difference(*(range(each.start, each.stop) for each in loose))
-    packed = _packed(valid, kept, loose, max_tokens, counter)
-    begin = next((place for place in packed if role_of(valid[place]) == "user"), len(valid))
-    begin = min(begin, shape.tail)  # no answer is left at the beginning without its question
-    return repaired([valid[place] for place in packed if place < shape.systems or place >= begin])
+    groups = droppable_groups(valid, shape)
+    fixed = {*range(len(valid))}.difference(*(range(each.start, each.stop) for each in groups))
+    packed_places = _pack_groups(valid, fixed, groups, max_tokens, counter)
+    start = next((place for place in packed_places if role_of(valid[place]) == "user"), len(valid))
+    start = min(start, shape.tail)  # no answer is left at the beginning without its question
+    return repair_messages([valid[place] for place in packed_places if place < shape.systems or place >= start])
 
 
 def sliding_window(
@@ -134,35 +136,37 @@ def sliding_window(
         The history, valid for every provider; the kept messages are the same objects.
     """
     counter = counter or TokenCounter()
-    valid = repaired(messages)
+    valid = repair_messages(messages)
     shape = shape_of(valid, grace=0, keep_first=False)
     users = [place for place, message in enumerate(valid) if role_of(message) == "user"]
     request = [] if shape.request is None else [shape.request]
-    kept = {*range(shape.systems), *users[-1:], *request}
-    packed = _packed(valid, kept, bundles(valid, shape.systems, len(valid)), max_tokens, counter, least=1)
-    begin = next((place for place in packed if role_of(valid[place]) == "user"), 0)
-    return [valid[place] for place in packed if place < shape.systems or place >= begin]
+    fixed = {*range(shape.systems), *users[-1:], *request}
+    packed_places = _pack_groups(
+        valid, fixed, group_messages(valid, shape.systems, len(valid)), max_tokens, counter, min_groups=1
+    )
+    start = next((place for place in packed_places if role_of(valid[place]) == "user"), 0)
+    return [valid[place] for place in packed_places if place < shape.systems or place >= start]
 
 
-def _packed(
+def _pack_groups(
     messages: list[BaseMessage],
-    kept: set[int],
-    loose: Sequence[MessageGroup],
+    fixed: set[int],
+    groups: Sequence[MessageGroup],
     max_tokens: int,
     counter: TokenCounter,
     *,
-    least: int = 0,
+    min_groups: int = 0,
 ) -> list[int]:
-    """Return the kept places plus the newest loose groups that fit, `least` groups at least."""
+    """Return the kept places plus the newest loose groups that fit, `min_groups` groups at least."""
     costs = list(map(counter.count_message, messages))
-    left = max_tokens - sum(costs[place] for place in kept)
-    for rank, bundle in enumerate(reversed(loose)):
-        new = {*range(bundle.start, bundle.stop)} - kept
-        left -= sum(costs[place] for place in new)
-        if left < 0 and rank >= least:
+    room = max_tokens - sum(costs[place] for place in fixed)
+    for rank, group in enumerate(reversed(groups)):
+        added = {*range(group.start, group.stop)} - fixed
+        room -= sum(costs[place] for place in added)
+        if room < 0 and rank >= min_groups:
             break
-        kept = kept | new
-    return sorted(kept)
+        fixed = fixed | added
+    return sorted(fixed)
 
 
 def _is_tool_output(message: BaseMessage, config: ToolTruncationConfig) -> bool:
@@ -174,24 +178,24 @@ def _is_tool_output(message: BaseMessage, config: ToolTruncationConfig) -> bool:
     return isinstance(text, str) and text.startswith("Tool ") and "returned:" in text
 
 
-def _with_text(message: BaseMessage, change: Callable[[str], str]) -> BaseMessage:
+def _replace_text(message: BaseMessage, change: Callable[[str], str]) -> BaseMessage:
     """Return the message with its texts changed; the same object if no text changes."""
 
-    def changed(block: Any) -> Any:
+    def change_block(block: Any) -> Any:
         if isinstance(block, dict) and isinstance(block.get("text"), str):
             return block | {"text": change(block["text"])}
         return change(block) if isinstance(block, str) else block
 
     content = message.content
-    new = changed(content) if isinstance(content, str) else list(map(changed, content))
-    return message if new == content else altered(message, content=new)
+    new = change_block(content) if isinstance(content, str) else list(map(change_block, content))
+    return message if new == content else alter_message(message, content=new)
 
 
-_FRAME = 80
+_FRAME_TOKENS = 80
 """The most tokens of a summary message without its texts."""
-_LEAST = 64
+_MIN_SUMMARY_TOKENS = 64
 """The least tokens that a summary must be able to have."""
-_SPARE = 10  # a cut may extend by a tenth of the target, to the beginning of a round
+_CUT_TOLERANCE = 10  # a cut may extend by a tenth of the target, to the beginning of a round
 
 
 def summarization(
@@ -219,110 +223,108 @@ def summarization(
         InvalidInput: The model is not usable.
     """
     given = config or SummarizationConfig()
-    situation = ProcessorContext(
+    ctx = ProcessorContext(
         target_tokens=max_tokens,
         counter=counter or TokenCounter(),
         config=ActiveContextPolicyConfig(summarization=given),
         model=usable_model(model),
-        input_tokens=given.input_max_tokens or max(max_tokens, LEAST_INPUT),
+        input_tokens=given.input_max_tokens or max(max_tokens, MIN_INPUT_TOKENS),
     )
-    return shortening(repaired(messages), situation)[0]
+    return summarize_oldest(repair_messages(messages), ctx)[0]
 
 
 asummarization = awaited(summarization)
 
 
-def shortening(
-    messages: list[BaseMessage], situation: ProcessorContext, database: Database | None = None
+def summarize_oldest(
+    messages: list[BaseMessage], ctx: ProcessorContext, database: Database | None = None
 ) -> tuple[list[BaseMessage], SummaryResult | None]:
     """Summarize as many messages as the target requires.
 
     Args:
         messages: A valid history.
-        situation: The processor context.
+        ctx: The processor context.
         database: The database whose traces show the model's calls. Default: only LangChain's own traces do.
 
     Returns:
         The context, and the result of summarizing; None if there was nothing to summarize.
     """
-    if situation.fits(messages) and not situation.thorough:
+    if ctx.fits(messages) and not ctx.thorough:
         return messages, None
-    config = situation.config.summarization
+    config = ctx.config.summarization
     shape = shape_of(messages, grace=config.grace_recent_messages, keep_first=config.include_original_instruction)
-    going = _going(messages, shape, situation)
-    if not going:
+    groups = _groups_to_summarize(messages, shape, ctx)
+    if not groups:
         return messages, None
-    dropped = [message for bundle in going for message in messages[bundle.start : bundle.stop]]
-    before = None if shape.summary is None else messages[shape.summary]
-    room = sum(map(situation.cost, dropped + ([before] if before else []))) - _FRAME
-    if room < _LEAST:
+    dropped = [message for group in groups for message in messages[group.start : group.stop]]
+    old_summary = None if shape.summary is None else messages[shape.summary]
+    room = sum(map(ctx.cost, dropped + ([old_summary] if old_summary else []))) - _FRAME_TOKENS
+    if room < _MIN_SUMMARY_TOKENS:
         return messages, None
-    earlier = summary_in(before) if before else None
-    about = [messages[shape.first]] if earlier is None and shape.first is not None else []
-    made = summarizing(
-        list(map(situation.as_said, about + dropped)),
+    earlier = summary_in(old_summary) if old_summary else None
+    instruction = [messages[shape.first]] if earlier is None and shape.first is not None else []
+    result = summarize(
+        list(map(ctx.original_of, instruction + dropped)),
         earlier=earlier,
-        model=situation.model,
+        model=ctx.model,
         config=config,
-        counter=situation.counter,
-        output_tokens=min(situation.summary_tokens, max(room, _LEAST)),
-        input_tokens=situation.input_tokens,
+        counter=ctx.counter,
+        output_tokens=min(ctx.summary_tokens, max(room, _MIN_SUMMARY_TOKENS)),
+        input_tokens=ctx.input_tokens,
         database=database,
     )
     stands_for = sum(not is_filler(each) for each in dropped) + (earlier.stands_for if earlier else 0)
-    gone = {place for each in going for place in range(each.start, each.stop)} | {shape.summary}
+    removed = {place for each in groups for place in range(each.start, each.stop)} | {shape.summary}
     if shape.first is None:
-        gone.add(shape.opening)  # the summary begins the conversation then
+        removed.add(shape.opening)  # the summary begins the conversation then
     cut = shape.systems if shape.first is None else shape.first + 1
-    ahead = [message for place, message in enumerate(messages[:cut]) if place not in gone]
-    behind = [message for place, message in enumerate(messages[cut:], cut) if place not in gone]
-    most = min(situation.tokens(messages) - 1, situation.target_tokens)
-    room = most - situation.tokens([*ahead, *behind])
+    head = [message for place, message in enumerate(messages[:cut]) if place not in removed]
+    rest = [message for place, message in enumerate(messages[cut:], cut) if place not in removed]
+    max_tokens = min(ctx.tokens(messages) - 1, ctx.target_tokens)
+    room = max_tokens - ctx.tokens([*head, *rest])
     # The id depends on the messages only, so that a repeated compaction after a crash uses the same id.
-    told = repr((before.id if before else None, [(each.id, each.type, each.content) for each in dropped]))
-    key = f"sum-{blake2b(told.encode(), digest_size=8).hexdigest()}"
-    summary = _with_affordable_images(replace(made.summary, stands_for=stands_for), situation, room, key)
-    return [*ahead, summary_message(summary, id=key), *behind], replace(made, summary=summary)
+    identity = repr((old_summary.id if old_summary else None, [(each.id, each.type, each.content) for each in dropped]))
+    key = f"sum-{blake2b(identity.encode(), digest_size=8).hexdigest()}"
+    summary = _limit_images(replace(result.summary, stands_for=stands_for), ctx, room, key)
+    return [*head, summary_message(summary, id=key), *rest], replace(result, summary=summary)
 
 
-def _going(messages: list[BaseMessage], shape: HistoryShape, situation: ProcessorContext) -> list[MessageGroup]:
+def _groups_to_summarize(messages: list[BaseMessage], shape: HistoryShape, ctx: ProcessorContext) -> list[MessageGroup]:
     """Return the fewest oldest groups to summarize for the target; else all droppable ones."""
-    loose = droppable(messages, shape)
-    if situation.thorough:
-        return loose
-    tokens = situation.tokens(messages) + situation.summary_tokens + _FRAME
+    groups = droppable_groups(messages, shape)
+    if ctx.thorough:
+        return groups
+    tokens = ctx.tokens(messages) + ctx.summary_tokens + _FRAME_TOKENS
     if shape.summary is not None:
-        tokens -= situation.cost(messages[shape.summary])
-    for place, bundle in enumerate(loose):
-        if place and tokens <= situation.target_tokens:
-            return loose[: _to_the_round(messages, loose, place, situation)]
-        tokens -= sum(map(situation.cost, messages[bundle.start : bundle.stop]))
-    return loose
+        tokens -= ctx.cost(messages[shape.summary])
+    for place, group in enumerate(groups):
+        if place and tokens <= ctx.target_tokens:
+            return groups[: _extend_to_round(messages, groups, place, ctx)]
+        tokens -= sum(map(ctx.cost, messages[group.start : group.stop]))
+    return groups
 
 
-def _to_the_round(
-    messages: list[BaseMessage], loose: list[MessageGroup], place: int, situation: ProcessorContext
-) -> int:
+def _extend_to_round(messages: list[BaseMessage], groups: list[MessageGroup], place: int, ctx: ProcessorContext) -> int:
     """Move a cut forward to the start of a round, so that no answer loses its question."""
-    spare = situation.target_tokens // _SPARE
-    for later in range(place, len(loose)):
-        if is_said_by_user(messages[loose[later].start]):
+    spare = ctx.target_tokens // _CUT_TOLERANCE
+    for later in range(place, len(groups)):
+        if is_from_user(messages[groups[later].start]):
             return later
-        spare -= sum(map(situation.cost, messages[loose[later].start : loose[later].stop]))
+        spare -= sum(map(ctx.cost, messages[groups[later].start : groups[later].stop]))
         if spare < 0:
             break
     return place
 
 
-def _with_affordable_images(summary: Summary, situation: ProcessorContext, tokens: int, key: str) -> Summary:
+def _limit_images(summary: Summary, ctx: ProcessorContext, tokens: int, key: str) -> Summary:
     """Return the summary with its newest images that fit the tokens and the image bytes."""
-    images, most = summary.kept_images, situation.image_bytes
+    images, max_bytes = summary.kept_images, ctx.image_bytes
     while images:
         size = sum(len(json.dumps(image.block, default=repr)) for image in images)
-        tried = replace(summary, kept_images=images)
-        cost = situation.cost(summary_message(tried, id=key))
-        if (most is None or size <= most) and cost <= tokens:
-            return tried
+        candidate = replace(summary, kept_images=images)
+        cost = ctx.cost(summary_message(candidate, id=key))
+        if (max_bytes is None or size <= max_bytes) and cost <= tokens:
+            return candidate
         images = images[1:]
     return replace(summary, kept_images=())
 
@@ -348,65 +350,63 @@ class PipelineOutcome:
     reason: str | None = None
 
 
-def compacting(
-    messages: Sequence[BaseMessage], situation: ProcessorContext, database: Database | None = None
+def run_processors(
+    messages: Sequence[BaseMessage], ctx: ProcessorContext, database: Database | None = None
 ) -> PipelineOutcome:
     """Run the processors until a context is within its target, if possible.
 
     Args:
         messages: A history. It is not modified.
-        situation: The processor context.
+        ctx: The processor context.
         database: The database whose traces show the model's calls. Default: only LangChain's own traces do.
     """
-    context = repaired(messages)
-    here = {message.id: message for message in context if message.id}
-    situation = replace(situation, originals={**here, **situation.originals})
+    context = repair_messages(messages)
+    originals = {message.id: message for message in context if message.id}
+    ctx = replace(ctx, originals={**originals, **ctx.originals})
     stages: list[str] = []
     failures: list[tuple[str, Exception]] = []
     summary: Summary | None = None
     summarized = False
-    config = situation.config
+    config = ctx.config
     packs_more = config.backward_packing.grace_recent_messages < config.summarization.grace_recent_messages
     for processor in config.processors:
-        if situation.fits(context) and not situation.thorough:
+        if ctx.fits(context) and not ctx.thorough:
             break
         if processor == "backward_packing" and summarized and not packs_more:
             continue  # the remaining messages were too short for a summary, and are not dropped without one
         name = processor if isinstance(processor, str) else getattr(processor, "__name__", type(processor).__name__)
         stages.append(name)
         try:
-            new = None
+            result = None
             if processor == "summarization":
-                made, new = shortening(context, situation, database)
+                smaller, result = summarize_oldest(context, ctx, database)
             else:
-                made = _processed(processor, context, situation)
+                smaller = _run_processor(processor, context, ctx)
         except Exception as error:  # a processor that fails is skipped
-            if leaves_the_node(error):
+            if is_graph_bubble_up(error):
                 raise
             failures.append((name, error))
             continue
         summarized = summarized or processor == "summarization"
-        if new is not None and new.failure is not None:
-            failures.append((name, new.failure))
-        if situation.tokens(made) < situation.tokens(context):
-            context = made
-            summary = new.summary if new else summary
+        if result is not None and result.failure is not None:
+            failures.append((name, result.failure))
+        if ctx.tokens(smaller) < ctx.tokens(context):
+            context = smaller
+            summary = result.summary if result else summary
     return PipelineOutcome(
         messages=context,
-        tokens=situation.tokens(context),
+        tokens=ctx.tokens(context),
         stages_run=tuple(stages),
         summary=summary,
         failures=tuple(failures),
-        reason=None if situation.fits(context) else why_larger(context, situation),
+        reason=None if ctx.fits(context) else explain_size(context, ctx),
     )
 
 
-def _processed(
-    processor: str | Processor, messages: list[BaseMessage], situation: ProcessorContext
-) -> list[BaseMessage]:
-    config, counter = situation.config, situation.counter
+def _run_processor(processor: str | Processor, messages: list[BaseMessage], ctx: ProcessorContext) -> list[BaseMessage]:
+    config, counter = ctx.config, ctx.counter
     keep_first = config.summarization.include_original_instruction
-    room = situation.target_tokens - situation.overhead_tokens
+    room = ctx.target_tokens - ctx.overhead_tokens
     match processor:
         case "tool_truncation":
             cut = tool_truncation(messages, config=config.tool_truncation, counter=counter)
@@ -422,30 +422,30 @@ def _processed(
             return sliding_window(messages, max_tokens=room, counter=counter)
         case str():
             return messages
-    made = checked_messages(processor(list(messages), situation), f"processor {safe_repr(processor)}")
-    if not made:
+    result = check_messages(processor(list(messages), ctx), f"processor {safe_repr(processor)}")
+    if not result:
         raise InvalidInput(f"The processor {safe_repr(processor)} gave no messages.")
-    return repaired(made)
+    return repair_messages(result)
 
 
-def checked_messages(given: Any, by: str) -> Sequence[BaseMessage]:
+def check_messages(messages: Any, source: str) -> Sequence[BaseMessage]:
     """Validate the messages that a user's function returned, and return them.
 
     Args:
-        given: The return value.
-        by: The name of the function.
+        messages: The return value.
+        source: The name of the function.
 
     Raises:
         InvalidInput: The value is not a list of messages.
     """
-    if not isinstance(given, Sequence) or not all(isinstance(each, BaseMessage) for each in given):
-        raise InvalidInput(f"The {by} gave no list of messages, but {safe_repr(given)}.")
-    return given
+    if not isinstance(messages, Sequence) or not all(isinstance(each, BaseMessage) for each in messages):
+        raise InvalidInput(f"The {source} gave no list of messages, but {safe_repr(messages)}.")
+    return messages
 
 
-def why_larger(messages: Sequence[BaseMessage], situation: ProcessorContext) -> str:
+def explain_size(messages: Sequence[BaseMessage], ctx: ProcessorContext) -> str:
     """Explain in two sentences why a context is larger than its target."""
-    shape = shape_of(messages, grace=situation.config.summarization.grace_recent_messages)
+    shape = shape_of(messages, grace=ctx.config.summarization.grace_recent_messages)
     parts = {
         "the protected tail": messages[shape.tail :],
         "the system messages": messages[: shape.systems],
@@ -453,9 +453,11 @@ def why_larger(messages: Sequence[BaseMessage], situation: ProcessorContext) -> 
         "the request at hand": [] if shape.request is None else [messages[shape.request]],
         "the summary": [] if shape.summary is None else [messages[shape.summary]],
     }
-    count = situation.cost
+    count = ctx.cost
     costs = {name: sum(map(count, part)) for name, part in parts.items() if part}
-    costs["what is sent beside the messages"] = situation.overhead_tokens
-    told = ", ".join(f"{name} {tokens}" for name, tokens in sorted(costs.items(), key=lambda each: -each[1]) if tokens)
-    left = f"{situation.tokens(messages)} tokens in {len(messages)} messages"
-    return f"{left} are left, with a target of {situation.target_tokens} tokens. In tokens: {told}."
+    costs["what is sent beside the messages"] = ctx.overhead_tokens
+    breakdown = ", ".join(
+        f"{name} {tokens}" for name, tokens in sorted(costs.items(), key=lambda each: -each[1]) if tokens
+    )
+    total = f"{ctx.tokens(messages)} tokens in {len(messages)} messages"
+    return f"{total} are left, with a target of {ctx.target_tokens} tokens. In tokens: {breakdown}."

@@ -22,24 +22,24 @@ from pydantic import InstanceOf
 from langchain_agentmem.base.argument_checks import check_instance, check_timeout, check_value
 from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.namespaces import ThreadKey, path_of
-from langchain_agentmem.compaction.compacted_context import COMPACT, CompactionReport
+from langchain_agentmem.compaction.compacted_context import COMPACT_STEP, CompactionReport
 from langchain_agentmem.compaction.compaction_config import window_of
 from langchain_agentmem.compaction.processors import PipelineOutcome
 from langchain_agentmem.conversations import message_log
-from langchain_agentmem.conversations.compaction_records import CompactionRecord, keep
+from langchain_agentmem.conversations.compaction_records import CompactionRecord, store_record
 from langchain_agentmem.conversations.session_memory import (
-    KEPT,
+    MAX_COMPACTIONS,
     CompactedMessage,
     CompactorConfig,
     RoleHistory,
     SessionMemory,
     lane_of,
-    seen_by,
-    told,
+    load_role_history,
+    rounds_as_messages,
 )
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import ModelLike, compaction_key, usable_model
-from langchain_agentmem.language_models.summarization import SummarizationConfig, summarizing
+from langchain_agentmem.language_models.summarization import SummarizationConfig, summarize
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.message_marks import summary_message
 from langchain_agentmem.messages.role_rounds import Round
@@ -51,7 +51,7 @@ __all__ = ["CompactedMessage", "CompactorConfig", "ContextCompactor"]
 logger = logging.getLogger(__name__)
 
 _SHARE_OF_WINDOW = 0.8
-_INPUT = 100_000
+_DEFAULT_WINDOW = 100_000
 
 
 class ContextCompactor:
@@ -73,7 +73,7 @@ class ContextCompactor:
         InvalidInput: An argument is invalid.
     """
 
-    _turning = PerProcess(threading.Lock)  # `start` must not run twice at the same time
+    _start_lock = PerProcess(threading.Lock)  # `start` must not run twice at the same time
 
     def __init__(
         self,
@@ -105,10 +105,10 @@ class ContextCompactor:
 
     def start(self) -> None:
         """Start summarizing, beginning with the existing rounds. A second call has no effect."""
-        with self._turning:
+        with self._start_lock:
             if not self.config.enabled or (self._task is not None and not self._task.stopped):
                 return
-            self._task = Task(self._database.background, self._key, self._due, self._summarize)
+            self._task = Task(self._database.background, self._key, self._due_in, self._summarize)
         self.notify_rounds_changed()
 
     def stop(self) -> None:
@@ -139,65 +139,78 @@ class ContextCompactor:
 
     # -- the thread --------------------------------------------------------------------------------------------
 
-    def _due(self, tx: Transaction) -> float | None:
-        return 0.0 if seen_by(tx, self._at, self.role).due(self.config) else None
+    def _due_in(self, tx: Transaction) -> float | None:
+        return 0.0 if load_role_history(tx, self._at, self.role).due_rounds(self.config) else None
 
     def _summarize(self, lease: Lease) -> None:
         """Summarize the rounds that are due, and store the summary."""
         report = CompactionReport(self._database, self._at.name, agent_name=self.role)
-        with report.step(COMPACT, self._at, "rounds", role=self.role):
-            seen = self._database.read(None, lambda tx: seen_by(tx, self._at, self.role))
-            if going := seen.due(self.config):
-                self._summarize_rounds(going, seen, lease, report)
+        with report.step(COMPACT_STEP, self._at, "rounds", role=self.role):
+            history = self._database.read(None, lambda tx: load_role_history(tx, self._at, self.role))
+            if rounds := history.due_rounds(self.config):
+                self._summarize_rounds(rounds, history, lease, report)
 
     # -- summarizing -------------------------------------------------------------------------------------------
 
-    def _summarize_rounds(self, going: list[Round], seen: RoleHistory, lease: Lease, report: CompactionReport) -> None:
-        reached = seen.record.reached if seen.record else 0
-        messages = told(going, reached + 1)
+    def _summarize_rounds(
+        self, rounds: list[Round], history: RoleHistory, lease: Lease, report: CompactionReport
+    ) -> None:
+        reached = history.record.reached if history.record else 0
+        messages = rounds_as_messages(rounds, reached + 1)
         window = window_of(self._model)
         before = sum(map(self._counter.count_message, messages))
-        with report.compacting(before, len(messages)):
-            made = summarizing(
+        with report.compaction(before, len(messages)):
+            result = summarize(
                 messages,
-                earlier=seen.summary,
+                earlier=history.summary,
                 model=self._model,
                 config=self._summarization.replace(prompt=self._prompt()),
                 counter=self._counter,
                 output_tokens=self._summarization.output_max_tokens,
-                input_tokens=self._summarization.input_max_tokens or int((window or _INPUT) * _SHARE_OF_WINDOW),
+                input_tokens=self._summarization.input_max_tokens
+                or int((window or _DEFAULT_WINDOW) * _SHARE_OF_WINDOW),
                 database=self._database,
             )
-            if made.failure is not None:
-                raise made.failure
-            shown = summary_message(made.summary, id=None)
-            tokens = self._counter.count_message(shown)
-            earlier = 0 if seen.summary is None else self._counter.count_message(summary_message(seen.summary, id=None))
+            if result.failure is not None:
+                raise result.failure
+            message = summary_message(result.summary, id=None)
+            tokens = self._counter.count_message(message)
+            earlier = (
+                0 if history.summary is None else self._counter.count_message(summary_message(history.summary, id=None))
+            )
             now, saved = self._database.now(), max(0, before + earlier - tokens)
-            record = seen.record_with(going, made.summary, tried=self._model is not None, saved=saved)
-            self._database.write(None, lambda tx: self._keep(tx, lease, seen, going, record, now))
-        outcome = PipelineOutcome(messages=[shown], tokens=tokens, stages_run=("summarization",), summary=made.summary)
-        report.completed(outcome, None, tokens=tokens, messages=1)
+            record = history.next_record(rounds, result.summary, tried=self._model is not None, saved=saved)
+            self._database.write(None, lambda tx: self._store_summary(tx, lease, history, rounds, record, now))
+        outcome = PipelineOutcome(
+            messages=[message], tokens=tokens, stages_run=("summarization",), summary=result.summary
+        )
+        report.emit_completed(outcome, None, tokens=tokens, messages=1)
 
-    def _keep(
-        self, tx: Transaction, lease: Lease, seen: RoleHistory, going: list[Round], record: CompactionRecord, now: int
+    def _store_summary(
+        self,
+        tx: Transaction,
+        lease: Lease,
+        history: RoleHistory,
+        rounds: list[Round],
+        record: CompactionRecord,
+        now: int,
     ) -> None:
         """Store a summary, unless its rounds changed or another process stored one first."""
-        found = message_log.locked(tx, self._at)
-        if found is None or not lease.holds(tx):
+        branch = message_log.lock_conversation(tx, self._at)
+        if branch is None or not lease.renew(tx):
             return
-        here = seen_by(tx, self._at, self.role)
-        unchanged = all(each in here.rest for each in going)
-        if unchanged and (here.record and here.record.id) == (seen.record and seen.record.id):
-            keep(tx, self._at, lane_of(self.role), record, now=now)
-            query.prune_compactions(tx, branch=found[0], lane=lane_of(self.role), limit=KEPT)
+        current = load_role_history(tx, self._at, self.role)
+        unchanged = all(each in current.remaining for each in rounds)
+        if unchanged and (current.record and current.record.id) == (history.record and history.record.id):
+            store_record(tx, self._at, lane_of(self.role), record, now=now)
+            query.prune_compactions(tx, branch=branch[0], context=lane_of(self.role), limit=MAX_COMPACTIONS)
 
     def _prompt(self) -> str | None:
         """Return the instructions of the template file, or the configured ones if it is unusable."""
-        usual, path = self._summarization.prompt, self.config.prompt_template_path
+        default, path = self._summarization.prompt, self.config.prompt_template_path
         try:
             text = yaml.safe_load(Path(path).read_text(encoding="utf-8"))["content"] if path else None
-            return self._summarization.replace(prompt=text).prompt or usual
+            return self._summarization.replace(prompt=text).prompt or default
         except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError, InvalidInput):
             logger.warning("The template %r cannot be used; our own instructions are.", path, exc_info=True)
-            return usual
+            return default

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import BaseMessage
 
-from langchain_agentmem.base.clock import EPOCH, moment
+from langchain_agentmem.base.clock import EPOCH, from_micros
 from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.conversations import message_log
@@ -26,7 +26,7 @@ from langchain_agentmem.storage import Transaction, query
 
 STATE, LOG = "state", "log"
 """The lanes of a graph's state and of the conversation's own log. A role has a lane of its own."""
-PAGE = 200
+PAGE_SIZE = 200
 
 
 class KeySpan(NamedTuple):
@@ -72,65 +72,67 @@ class CompactionRecord:
     created_at: datetime = EPOCH
 
     @property
-    def made(self) -> list[BaseMessage]:
+    def generated_messages(self) -> list[BaseMessage]:
         """The generated messages: a summary, see `messages_behind`, and shortened tool outputs."""
         return [each for each in self.items if isinstance(each, BaseMessage)]
 
 
-def headers(tx: Transaction, at: ThreadKey, lane: str) -> list[CompactionRecord]:
+def load_headers(tx: Transaction, at: ThreadKey, lane: str) -> list[CompactionRecord]:
     """Return the newest records of a lane, the newest first, without their bodies."""
-    rows = message_log.rows_of(tx, at, query.compactions, lane=lane, before=message_log.ALL, limit=PAGE)
-    return [CompactionRecord(**_header(row)) for row in rows]
+    rows = message_log.branch_rows(
+        tx, at, query.compactions, context=lane, before=message_log.NO_LIMIT, limit=PAGE_SIZE
+    )
+    return [CompactionRecord(**_header_fields(row)) for row in rows]
 
 
-def identity(tx: Transaction, at: ThreadKey) -> tuple[int, int] | None:
+def branch_identity(tx: Transaction, at: ThreadKey) -> tuple[int, int] | None:
     """Return the branch id and creation time of a conversation, or None if it does not exist.
 
     They distinguish it from a deleted conversation of the same name.
     """
-    rows = query.branch_counts(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
+    rows = query.conversation_state(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
     return (int(rows[0]["id"]), int(rows[0]["created_at"])) if rows else None
 
 
-def newest(tx: Transaction, at: ThreadKey, limit: int) -> list[CompactionRecord]:
+def load_newest(tx: Transaction, at: ThreadKey, limit: int) -> list[CompactionRecord]:
     """Return the newest compactions of a conversation that are in use, the newest first.
 
     Raises:
         StorageError: A record is damaged.
     """
-    return list(map(_read, message_log.rows_of(tx, at, query.newest_compactions, limit=limit)))
+    return list(map(_record_from_row, message_log.branch_rows(tx, at, query.newest_compactions, limit=limit)))
 
 
-def newest_dropped(tx: Transaction, at: ThreadKey) -> list[str]:
+def newest_dropped_keys(tx: Transaction, at: ThreadKey) -> list[str]:
     """Return the keys of the messages that left the newest context in use of a conversation.
 
     Raises:
         StorageError: A record is damaged.
     """
-    found = newest(tx, at, 1)
-    return all_dropped(tx, at, found[0]) if found else []
+    records = load_newest(tx, at, 1)
+    return dropped_keys(tx, at, records[0]) if records else []
 
 
-def all_dropped(tx: Transaction, at: ThreadKey, record: CompactionRecord) -> list[str]:
+def dropped_keys(tx: Transaction, at: ThreadKey, record: CompactionRecord) -> list[str]:
     """Return the keys that a compaction and its predecessors dropped, in conversation order."""
     keys = record.dropped
     # A change of a message deletes its records, so a parent may be missing.
-    while record.parent is not None and (before := load(tx, at, record.parent)) is not None:
-        record, keys = before, before.dropped + keys
+    while record.parent is not None and (parent := load_record(tx, at, record.parent)) is not None:
+        record, keys = parent, parent.dropped + keys
     return [*keys]
 
 
-def load(tx: Transaction, at: ThreadKey, number: int) -> CompactionRecord | None:
+def load_record(tx: Transaction, at: ThreadKey, number: int) -> CompactionRecord | None:
     """Return a record by its number; None if it was deleted.
 
     Raises:
         StorageError: The record is damaged.
     """
-    rows = message_log.rows_of(tx, at, query.compaction, id=number)
-    return _read(rows[0]) if rows else None
+    rows = message_log.branch_rows(tx, at, query.compaction, id=number)
+    return _record_from_row(rows[0]) if rows else None
 
 
-def keep(tx: Transaction, at: ThreadKey, lane: str, record: CompactionRecord, *, now: int) -> CompactionRecord:
+def store_record(tx: Transaction, at: ThreadKey, lane: str, record: CompactionRecord, *, now: int) -> CompactionRecord:
     """Store a record.
 
     Args:
@@ -140,33 +142,36 @@ def keep(tx: Transaction, at: ThreadKey, lane: str, record: CompactionRecord, *,
         record: The record.
         now: The time, in microseconds since 1970.
     """
-    found = message_log.locked(tx, at)
-    if found is None:
+    locked = message_log.lock_conversation(tx, at)
+    if locked is None:
         return record  # the conversation was deleted meanwhile
-    body, fields = _written(record), {"digest": record.digest, "reached": record.reached, "slot": record.slot}
+    body, fields = (
+        _encode_record(record),
+        {"digest": record.digest, "message_count": record.reached, "slot": record.slot},
+    )
     [row] = query.insert_compaction(
-        tx, branch=found[0], checksum=zlib.crc32(body), body=body, lane=lane, now=now, **fields
+        tx, branch=locked[0], checksum=zlib.crc32(body), body=body, context=lane, now=now, **fields
     )
     return replace(record, id=int(row["id"]))
 
 
-def problems(tx: Transaction) -> list[str]:
+def find_problems(tx: Transaction) -> list[str]:
     """Return a sentence for each damaged record."""
     found: list[str] = []
     after = 0
-    while rows := query.compactions_after(tx, after=after, limit=PAGE):
+    while rows := query.compactions_after(tx, after=after, limit=PAGE_SIZE):
         for row in rows:
             try:
-                _checked(row)
+                _decode_body(row)
             except StorageError as error:
                 found.append(str(error))
         after = rows[-1]["id"]
     return found
 
 
-def renumber(row: dict[str, Any], ids: Mapping[int, int]) -> None:
+def renumber_parent(row: dict[str, Any], ids: Mapping[int, int]) -> None:
     """Replace the parent id of a record from another database by the parent's id here."""
-    body = _checked(row)
+    body = _decode_body(row)
     body["parent"] = ids.get(body["parent"])
     row["body"] = write_plain(body)
     row["checksum"] = zlib.crc32(row["body"])
@@ -175,17 +180,17 @@ def renumber(row: dict[str, Any], ids: Mapping[int, int]) -> None:
 # -- the parts of the above ----------------------------------------------------------------------------------------
 
 
-def _header(row: Any) -> dict[str, Any]:
-    return {"id": row["id"], "digest": bytes(row["digest"]), "reached": row["reached"], "slot": row["slot"]}
+def _header_fields(row: Any) -> dict[str, Any]:
+    return {"id": row["id"], "digest": bytes(row["digest"]), "reached": row["message_count"], "slot": row["slot"]}
 
 
-def _read(row: Any) -> CompactionRecord:
+def _record_from_row(row: Any) -> CompactionRecord:
     try:
-        body = _checked(row)
-        items = tuple(map(_made, body.pop("items")))
+        body = _decode_body(row)
+        items = tuple(map(_decode_item, body.pop("items")))
         dropped = tuple(map(str, body.pop("dropped")))
-        beside = {"lane": row["lane"], "created_at": moment(row["created_at"])}
-        return CompactionRecord(items=items, dropped=dropped, **body, **_header(row), **beside)
+        other_fields = {"lane": row["context"], "created_at": from_micros(row["created_at"])}
+        return CompactionRecord(items=items, dropped=dropped, **body, **_header_fields(row), **other_fields)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StorageError(_DAMAGED.format(row["id"])) from error
 
@@ -193,7 +198,7 @@ def _read(row: Any) -> CompactionRecord:
 _DAMAGED = "The compaction {} is not what was stored."
 
 
-def _checked(row: Any) -> dict[str, Any]:
+def _decode_body(row: Any) -> dict[str, Any]:
     body = bytes(row["body"])
     if zlib.crc32(body) != row["checksum"]:
         raise StorageError(_DAMAGED.format(row["id"]))
@@ -203,19 +208,19 @@ def _checked(row: Any) -> dict[str, Any]:
     return fields
 
 
-def _written(record: CompactionRecord) -> bytes:
-    beside = {name: getattr(record, name) for name in ("dropped", "parent", "provisional", "tried", "saved")}
-    return write_plain({"items": [_item(each) for each in record.items], **beside})
+def _encode_record(record: CompactionRecord) -> bytes:
+    other_fields = {name: getattr(record, name) for name in ("dropped", "parent", "provisional", "tried", "saved")}
+    return write_plain({"items": [_encode_item(each) for each in record.items], **other_fields})
 
 
-def _item(item: KeySpan | BaseMessage) -> Any:
+def _encode_item(item: KeySpan | BaseMessage) -> Any:
     if isinstance(item, KeySpan):
         return list(item)
-    message = storable(item)
+    message = to_storable(item)
     return {"id": item.id, "body": read_plain(encode_body(message))}
 
 
-def _made(item: Any) -> KeySpan | BaseMessage:
+def _decode_item(item: Any) -> KeySpan | BaseMessage:
     if isinstance(item, list):
         return KeySpan(*item)
     message = to_langchain(decode_body(write_plain(item["body"]), item["id"] or "-"))
@@ -223,14 +228,14 @@ def _made(item: Any) -> KeySpan | BaseMessage:
     return message
 
 
-def storable(message: BaseMessage) -> Message:
+def to_storable(message: BaseMessage) -> Message:
     """Convert a message for storage, without objects that cannot be stored, as in an artifact."""
-    made = from_langchain(message)
+    converted = from_langchain(message)
     try:
-        encode_body(made)
+        encode_body(converted)
     except MessageError:
         return from_langchain(_without_objects(message))
-    return made
+    return converted
 
 
 def _without_objects(message: BaseMessage) -> BaseMessage:
@@ -240,7 +245,7 @@ def _without_objects(message: BaseMessage) -> BaseMessage:
     return message.model_copy(update=bare)
 
 
-def spans(keys: Iterable[str], places: dict[str, int]) -> list[KeySpan]:
+def key_spans(keys: Iterable[str], places: dict[str, int]) -> list[KeySpan]:
     """Combine keys of a history into as few spans as possible.
 
     Args:

@@ -38,15 +38,21 @@ from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_agentmem.base.argument_checks import check_flag
-from langchain_agentmem.base.clock import moment
-from langchain_agentmem.base.concurrency import awaited, in_worker
+from langchain_agentmem.base.clock import from_micros
+from langchain_agentmem.base.concurrency import awaited, run_in_worker
 from langchain_agentmem.base.events import MessagesRemoved, MessageUpdated
-from langchain_agentmem.base.namespaces import ThreadKey, id_of, path_of
+from langchain_agentmem.base.namespaces import ThreadKey, check_id, path_of
 from langchain_agentmem.conversations import compaction_records, log_entries, message_log, prompt_notes
 from langchain_agentmem.conversations.compaction_records import CompactionRecord
-from langchain_agentmem.conversations.log_entries import brings_memory, changed, entry_of, message_of, new_version
+from langchain_agentmem.conversations.log_entries import (
+    change_message,
+    entry_of,
+    has_injected_memory,
+    new_version,
+    parse_message,
+)
+from langchain_agentmem.conversations.log_memory import LogMemory, check_retention, read_document, write_document
 from langchain_agentmem.conversations.message_log import LogEntry
-from langchain_agentmem.conversations.persistence import LogMemory, checked_retention, read_document, write_document
 from langchain_agentmem.conversations.prompt_notes import PromptNote
 from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 from langchain_agentmem.messages.message import Message, MessageFields, MessageLike, column_role, decode_body
@@ -56,7 +62,7 @@ from langchain_agentmem.storage import Operation, Transaction
 from langchain_agentmem.storage.database import MemoryLike, database_of
 
 T = TypeVar("T")
-_Find: TypeAlias = Operation[list[LogEntry]]
+_FindEntries: TypeAlias = Operation[list[LogEntry]]
 
 
 class MessageVersion(NamedTuple):
@@ -88,7 +94,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     """
 
     memory_type = "conversation_history"
-    _readable = ("conversation_history", "managed_conversation")  # both are one log
+    _readable_types = ("conversation_history", "managed_conversation")  # both are one log
     _part = "conversation"
 
     def __init__(
@@ -103,10 +109,12 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         self._database = database_of(memory)
         if conversation_id is None:
             conversation_id = f"conv-{self._database.new_id()}"
-        self.conversation_id = id_of(conversation_id, "conversation")
-        self._at = ThreadKey(path_of(self._database.scopes.resolve(namespace)), self.conversation_id)
-        self._retention = checked_retention(retention)
-        self._description = self._own_description = None if description is None else self._described(description)
+        self.conversation_id = check_id(conversation_id, "conversation")
+        self._key = ThreadKey(path_of(self._database.scopes.resolve(namespace)), self.conversation_id)
+        self._retention = check_retention(retention)
+        self._description = self._own_description = (
+            None if description is None else self._description_entry(description)
+        )
         super().__init__()
 
     # -- adding ------------------------------------------------------------------------------------------------
@@ -127,7 +135,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             MessageError: Neither message nor role is given, the message is malformed, or its id is taken by
                 other content.
         """
-        entry = self._given(message, **fields)
+        entry = self._make_entry(message, **fields)
         self._store([entry])
         return entry.key
 
@@ -143,11 +151,11 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """
         if not isinstance(messages, Iterable) or isinstance(messages, BaseMessage | Mapping | str):
             raise MessageError(f"Messages come as a list, not as {type(messages).__name__}.")
-        self._store([self._given(message) for message in messages])
+        self._store([self._make_entry(message) for message in messages])
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Async version of `add_messages`."""
-        await in_worker(partial(self.add_messages, messages), writes=True)
+        await run_in_worker(partial(self.add_messages, messages), writes=True)
 
     aadd_message = awaited(BaseChatMessageHistory.add_message, writes=True)
 
@@ -177,9 +185,9 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """
 
         def change(old: LogEntry) -> LogEntry:
-            return new_version(old, changed(decode_body(old.body, old.key), changes))
+            return new_version(old, change_message(decode_body(old.body, old.key), changes))
 
-        find = self._by_id(message_id, required=True)
+        find = self._find_by_id(message_id, required=True)
         self._revise("update", find, change, message_id=message_id, changes=changes)
 
     aupdate = awaited(update, writes=True)
@@ -195,10 +203,10 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: The index does not exist, or neither message nor role is given.
         """
-        new, _ = message_of(message, new_id=self._database.new_id, **fields)
+        new, _ = parse_message(message, new_id=self._database.new_id, **fields)
         self._revise(
             "replace",
-            lambda tx: self._at_index(tx, idx),
+            lambda tx: self._find_at_index(tx, idx),
             lambda old: new_version(old, replace(new, message_id=old.key)),
             index=idx,
             role=new.role,
@@ -215,7 +223,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: The value cannot be the id of a message.
         """
-        return bool(self._remove(self._by_id(message_id), message_id=message_id))
+        return bool(self._remove(self._find_by_id(message_id), message_id=message_id))
 
     aremove_by_id = awaited(remove_by_id, writes=True)
 
@@ -228,18 +236,18 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: The index does not exist.
         """
-        self._remove(lambda tx: self._at_index(tx, idx), index=idx)
+        self._remove(lambda tx: self._find_at_index(tx, idx), index=idx)
 
     adelete_memory = awaited(delete_memory, writes=True)
 
     def reset_memory(self) -> None:
         """Remove everything but the description, which stays as system message."""
-        description, now = self._own_description, self._now()
+        description, now = self._own_description, self._now_argument()
 
         def reset(tx: Transaction) -> int:
-            removed = message_log.clear(tx, self._at, keep_description=True)
+            removed = message_log.clear(tx, self._key, keep_description=True)
             if description is not None:  # one given after the first message was not stored
-                message_log.describe(tx, self._at, description, **now)
+                message_log.set_description(tx, self._key, description, **now)
             return removed
 
         self._run("reset", reset, write=True)
@@ -249,14 +257,14 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
     def clear(self) -> None:
         """Remove everything: messages, the description, and the session's rounds and posts."""
-        clear = partial(message_log.clear, at=self._at, keep_description=False)
-        self._database.write("conversation.clear", clear, self._given_to())
+        clear = partial(message_log.clear, at=self._key, keep_description=False)
+        self._database.write("conversation.clear", clear, self._traced_inputs())
         self._description = None
         self._announce_reset()
 
     async def aclear(self) -> None:
         """Async version of `clear`."""
-        await in_worker(self.clear, writes=True)
+        await run_in_worker(self.clear, writes=True)
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -280,7 +288,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
     async def araw_messages(self) -> list[BaseMessage]:
         """Async version of `raw_messages`."""
-        return await in_worker(self._raw_messages)
+        return await run_in_worker(self._raw_messages)
 
     def retrieve_all(self, *, include_ids: bool = False) -> list[dict[str, Any]]:
         """Return all messages in order, as dictionaries that a provider accepts.
@@ -290,7 +298,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Args:
             include_ids: Whether to add `message_id`, which providers refuse. Default: no.
         """
-        return self._dicts(lambda tx: message_log.messages(tx, self._at), include_ids)
+        return self._retrieve_dicts(lambda tx: message_log.messages(tx, self._key), include_ids)
 
     aretrieve_all = awaited(retrieve_all)
 
@@ -311,8 +319,8 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: `n` is negative or not a whole number.
         """
-        limit = message_log.count_given("n", n, MessageError)
-        return self._dicts(lambda tx: message_log.recent_turns(tx, self._at, limit=limit), include_ids, n=n)
+        limit = message_log.check_count("n", n, MessageError)
+        return self._retrieve_dicts(lambda tx: message_log.recent_turns(tx, self._key, limit=limit), include_ids, n=n)
 
     aretrieve_recent = awaited(retrieve_recent)
 
@@ -322,7 +330,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: The value cannot be the id of a message.
         """
-        found = self._dicts(self._by_id(message_id), include_ids, message_id=message_id)
+        found = self._retrieve_dicts(self._find_by_id(message_id), include_ids, message_id=message_id)
         return found[0] if found else None
 
     aretrieve_by_id = awaited(retrieve_by_id)
@@ -340,10 +348,10 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """
         if not isinstance(role, str) or not role:
             raise MessageError(f"A role is a name such as 'user' or 'assistant', not {safe_repr(role)}.")
-        limit = message_log.ALL if n is None else message_log.count_given("n", n, MessageError)
+        limit = message_log.NO_LIMIT if n is None else message_log.check_count("n", n, MessageError)
         column = column_role(role)
-        return self._dicts(
-            lambda tx: message_log.recent(tx, self._at, limit=limit, role=column), include_ids, role=role, n=n
+        return self._retrieve_dicts(
+            lambda tx: message_log.recent(tx, self._key, limit=limit, role=column), include_ids, role=role, n=n
         )
 
     aretrieve_by_role = awaited(retrieve_by_role)
@@ -362,16 +370,16 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: No message has this id, or a number is negative.
         """
-        given = {"before": before, "after": after}
-        asked = {name: message_log.count_given(name, number, MessageError) for name, number in given.items()}
-        key = None if message_id is None else id_of(message_id, "message", MessageError)
-        recent = partial(message_log.recent, at=self._at, limit=asked["before"])
-        find = recent if key is None else lambda tx: message_log.around(tx, self._at, key, **asked)
+        requested = {"before": before, "after": after}
+        counts = {name: message_log.check_count(name, number, MessageError) for name, number in requested.items()}
+        key = None if message_id is None else check_id(message_id, "message", MessageError)
+        recent = partial(message_log.recent, at=self._key, limit=counts["before"])
+        find = recent if key is None else lambda tx: message_log.messages_around(tx, self._key, key, **counts)
 
-        def show(row: LogEntry) -> Message:
-            return replace(decode_body(row.body, row.key), created_at=moment(row.created_at))
+        def to_message(row: LogEntry) -> Message:
+            return replace(decode_body(row.body, row.key), created_at=from_micros(row.created_at))
 
-        return self._shown(find, show, message_id=message_id, **asked)
+        return self._read_entries(find, to_message, message_id=message_id, **counts)
 
     aaround = awaited(around)
 
@@ -381,16 +389,16 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: No message has this id.
         """
-        key = id_of(message_id, "message", MessageError)
-        rows = self._run("history", lambda tx: message_log.history(tx, self._at, key), message_id=message_id)
+        key = check_id(message_id, "message", MessageError)
+        rows = self._run("history", lambda tx: message_log.history(tx, self._key, key), message_id=message_id)
         found = [row for row in rows if row.kind != message_log.ROUND]
         if not found:
-            raise message_log.unknown(key, self._at)
-        return [MessageVersion(decode_body(row.body, row.key), moment(row.written_at)) for row in found]
+            raise message_log.unknown_key_error(key, self._key)
+        return [MessageVersion(decode_body(row.body, row.key), from_micros(row.written_at)) for row in found]
 
     ahistory_of = awaited(history_of)
 
-    def shown(self, message_id: str | list[str] | tuple[str, ...] | None = None) -> list[PromptNote]:
+    def prompt_notes(self, message_id: str | list[str] | tuple[str, ...] | None = None) -> list[PromptNote]:
         """Return the notes on memory and experiences in the prompts of this conversation's thread.
 
         Notes are kept for 30 days. They contain ids, scores and signals, but not the texts.
@@ -404,14 +412,14 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: A value cannot be the id of a message.
         """
-        given = message_id if message_id is None or isinstance(message_id, list | tuple) else [message_id]
-        keys = None if given is None else [id_of(each, "message", MessageError) for each in given]
-        after = self._database.now() - prompt_notes.KEPT_FOR
-        show = partial(prompt_notes.shown, at=self._at, keys=keys, after=after)
-        notes = [each for each in self._run("shown", show, message_id=message_id) if each.items]
+        message_ids = message_id if message_id is None or isinstance(message_id, list | tuple) else [message_id]
+        keys = None if message_ids is None else [check_id(each, "message", MessageError) for each in message_ids]
+        after = self._database.now() - prompt_notes.NOTE_LIFETIME
+        load_notes = partial(prompt_notes.read_notes, at=self._key, keys=keys, after=after)
+        notes = [each for each in self._run("shown", load_notes, message_id=message_id) if each.items]
         return [replace(each, reader=each.reader.replace("\x1f", "/")) for each in notes]  # its namespace is a path
 
-    ashown = awaited(shown)
+    aprompt_notes = awaited(prompt_notes)
 
     def compactions(self, limit: int = 10) -> list[CompactionRecord]:
         """Return the compactions of this conversation and of the thread with its id.
@@ -426,8 +434,8 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             MessageError: The limit is negative or not a whole number.
             StorageError: A record is damaged.
         """
-        most = message_log.count_given("limit", limit, MessageError)
-        return self._run("compactions", lambda tx: compaction_records.newest(tx, self._at, most))
+        count = message_log.check_count("limit", limit, MessageError)
+        return self._run("compactions", lambda tx: compaction_records.load_newest(tx, self._key, count))
 
     acompactions = awaited(compactions)
 
@@ -443,9 +451,9 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             InvalidInput: The additional state is not JSON, or the file cannot be written.
         """
-        from langchain_agentmem.conversations.conversation_part import dump  # noqa: PLC0415 - who needs it pays
+        from langchain_agentmem.conversations.conversation_part import dump_records  # noqa: PLC0415 - who needs it pays
 
-        entries = self._run("save", lambda tx: dump(tx, self._at), path=path)
+        entries = self._run("save", lambda tx: dump_records(tx, self._key), path=path)
         write_document(path, self.memory_type, entries, additional_state)
 
     asave_to_file = awaited(save_to_file)
@@ -462,17 +470,17 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             InvalidInput: The file is missing, damaged or of another kind. This memory stays unchanged.
         """
-        from langchain_agentmem.conversations.conversation_part import restore  # noqa: PLC0415 - who needs it pays
+        from langchain_agentmem.conversations.conversation_part import restore_records  # noqa: PLC0415 - who needs it pays
 
         self._database.limits.check_file(path)
-        saved = read_document(path, *self._readable)
-        now = self._now()
+        saved = read_document(path, *self._readable_types)
+        now = self._now_argument()
 
         def load(tx: Transaction) -> list[str]:
-            message_log.clear(tx, self._at, keep_description=False)
-            return restore(tx, self._at, saved.entries, **now, following=False)
+            message_log.clear(tx, self._key, keep_description=False)
+            return restore_records(tx, self._key, saved.entries, **now, following=False)
 
-        keys = self._database.write(f"{self._part}.load", load, self._given_to({"path": str(path)}))
+        keys = self._database.write(f"{self._part}.load", load, self._traced_inputs({"path": str(path)}))
         self._description = self._own_description = None  # the description of the file replaces it
         self._announce_added(message_log.AppendResult(list(dict.fromkeys(keys)), []))
         return saved.additional_state
@@ -480,7 +488,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     aload_from_file = awaited(load_from_file, writes=True)
 
     def __len__(self) -> int:
-        return self._run(None, lambda tx: message_log.count(tx, self._at))
+        return self._run(None, lambda tx: message_log.count_messages(tx, self._key))
 
     def __bool__(self) -> bool:
         return True  # a conversation without messages is still a conversation
@@ -490,98 +498,98 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     def _run(self, verb: str | None, do: Operation[T], *, write: bool = False, **inputs: Any) -> T:
         """Run an operation on the log, after writing the description if it is missing."""
         if (description := self._description) is not None:
-            now = self._now()
+            now = self._now_argument()
             # A read first, so that a reader does not wait for a writer if the description exists.
-            if not self._database.read(None, lambda tx: message_log.is_described(tx, self._at, description)):
-                self._database.write(None, lambda tx: message_log.describe(tx, self._at, description, **now))
+            if not self._database.read(None, lambda tx: message_log.is_described(tx, self._key, description)):
+                self._database.write(None, lambda tx: message_log.set_description(tx, self._key, description, **now))
             self._description = None
         return super()._run(verb, do, write=write, **inputs)
 
-    def _add(self, said: Sequence[LogEntry]) -> Operation[message_log.AppendResult]:
+    def _add_operation(self, entries: Sequence[LogEntry]) -> Operation[message_log.AppendResult]:
         """Return the operation that adds messages."""
-        return self._append(said)
+        return self._append_operation(entries)
 
     def _store(self, entries: Sequence[LogEntry]) -> None:
         """Store messages, except those by which `inject` put memory into a context.
 
         All methods that add messages call this one.
         """
-        if said := [entry for entry in entries if not brings_memory(entry)]:
-            self._announce_added(self._run("add", self._add(said), write=True, messages=said))
+        if new_entries := [entry for entry in entries if not has_injected_memory(entry)]:
+            self._announce_added(self._run("add", self._add_operation(new_entries), write=True, messages=new_entries))
 
-    def _revise(self, verb: str, find: _Find, make: Callable[[LogEntry], LogEntry], **inputs: Any) -> None:
+    def _revise(self, verb: str, find: _FindEntries, make: Callable[[LogEntry], LogEntry], **inputs: Any) -> None:
         """Store a new version of the message that `find` returns, as a step with these inputs."""
 
         def operation(tx: Transaction) -> str | None:
             [old] = find(tx)
-            if not message_log.update(tx, self._at, old.key, make, **self._now()):
+            if not message_log.update(tx, self._key, old.key, make, **self._now_argument()):
                 return None
-            message_log.disown(tx, self._at, old)
+            message_log.delete_compactions(tx, self._key, old)
             return old.key
 
-        if (changed := self._run(verb, operation, write=True, **inputs)) is not None:
-            self._announce(MessageUpdated, message_id=changed)
+        if (changed_key := self._run(verb, operation, write=True, **inputs)) is not None:
+            self._announce(MessageUpdated, message_id=changed_key)
 
-    def _remove(self, find: _Find, **which: Any) -> list[str]:
+    def _remove(self, find: _FindEntries, **inputs: Any) -> list[str]:
         def operation(tx: Transaction) -> list[str]:
             found = find(tx)
             for entry in found:
-                message_log.disown(tx, self._at, entry)
-            return message_log.remove(tx, self._at, [entry.key for entry in found])
+                message_log.delete_compactions(tx, self._key, entry)
+            return message_log.remove(tx, self._key, [entry.key for entry in found])
 
-        removed = self._run("remove", operation, write=True, **which)
+        removed = self._run("remove", operation, write=True, **inputs)
         if removed:
             self._announce(MessagesRemoved, message_ids=tuple(removed))
         return removed
 
-    def _by_id(self, message_id: Any, *, required: bool = False) -> _Find:
+    def _find_by_id(self, message_id: Any, *, required: bool = False) -> _FindEntries:
         """Return the operation that finds a message by its id; a round of this id does not count.
 
         It raises MessageError for a missing message if one is required; otherwise it returns an empty list.
         """
-        key = id_of(message_id, "message", MessageError)
+        key = check_id(message_id, "message", MessageError)
 
         def operation(tx: Transaction) -> list[LogEntry]:
-            row = message_log.get(tx, self._at, key)
+            row = message_log.get(tx, self._key, key)
             if row is not None and row.kind != message_log.ROUND:
                 return [row]
             if required:
-                raise message_log.unknown(key, self._at)
+                raise message_log.unknown_key_error(key, self._key)
             return []
 
         return operation
 
-    def _at_index(self, tx: Transaction, idx: Any) -> list[LogEntry]:
+    def _find_at_index(self, tx: Transaction, idx: Any) -> list[LogEntry]:
         if isinstance(idx, bool) or not isinstance(idx, int):
             raise MessageError(f"An index is a whole number, not {safe_repr(idx)}.")
-        row = None if abs(idx) > message_log.ALL else message_log.at_index(tx, self._at, idx)
+        row = None if abs(idx) > message_log.NO_LIMIT else message_log.message_at(tx, self._key, idx)
         if row is None:
-            raise MessageError(f"The conversation {safe_repr(self._at.name)} has no message at index {idx}.")
+            raise MessageError(f"The conversation {safe_repr(self._key.name)} has no message at index {idx}.")
         return [row]
 
     def _raw_messages(self) -> list[BaseMessage]:
-        return self._shown(lambda tx: message_log.messages(tx, self._at), log_entries.langchain_of)
+        return self._read_entries(lambda tx: message_log.messages(tx, self._key), log_entries.langchain_message)
 
-    def _dicts(self, find: _Find, include_ids: bool, **asked: Any) -> list[dict[str, Any]]:  # noqa: FBT001
+    def _retrieve_dicts(self, find: _FindEntries, include_ids: bool, **inputs: Any) -> list[dict[str, Any]]:  # noqa: FBT001
         """Run an operation and return its messages as dictionaries for a provider."""
         check_flag("include_ids", include_ids)
 
-        def show(row: LogEntry) -> dict[str, Any]:
-            message = log_entries.shown_message(row.body, row.key, row.attachments)
+        def to_dict(row: LogEntry) -> dict[str, Any]:
+            message = log_entries.message_with_images(row.body, row.key, row.attachments)
             return message.to_llm_dict(include_id=include_ids, part_of=part_or_placeholder)
 
-        return self._shown(find, show, **asked)
+        return self._read_entries(find, to_dict, **inputs)
 
-    def _shown(self, find: _Find, show: Callable[[LogEntry], T], **asked: Any) -> list[T]:
-        """Run an operation and return its entries converted by `show`, which may read image files."""
-        return self._run("retrieve", lambda tx: list(map(show, find(tx))), **asked)
+    def _read_entries(self, find: _FindEntries, convert: Callable[[LogEntry], T], **inputs: Any) -> list[T]:
+        """Run an operation and return its entries converted by `convert`, which may read image files."""
+        return self._run("retrieve", lambda tx: list(map(convert, find(tx))), **inputs)
 
-    def _given(self, message: Any, **fields: Any) -> LogEntry:
-        given = {name: value for name, value in fields.items() if value is not None}
-        made, new_key = message_of(message, new_id=self._database.new_id, **given)
-        return entry_of(made, self._database.now(), new_key=new_key)
+    def _make_entry(self, message: Any, **fields: Any) -> LogEntry:
+        set_fields = {name: value for name, value in fields.items() if value is not None}
+        parsed, new_key = parse_message(message, new_id=self._database.new_id, **set_fields)
+        return entry_of(parsed, self._database.now(), new_key=new_key)
 
-    def _described(self, description: str) -> LogEntry:
+    def _description_entry(self, description: str) -> LogEntry:
         if not isinstance(description, str):
             raise InvalidInput(f"A description is text, not {type(description).__name__}.")
-        return self._given(None, role="system", content=description)._replace(kind=message_log.DESCRIPTION)
+        return self._make_entry(None, role="system", content=description)._replace(kind=message_log.DESCRIPTION)

@@ -14,55 +14,55 @@ from typing import Any
 from langchain_core.messages import BaseMessage, RemoveMessage
 
 from langchain_agentmem.base import encoding
-from langchain_agentmem.base.clock import EARLIEST, LATEST, micros
-from langchain_agentmem.base.namespaces import id_of
+from langchain_agentmem.base.clock import EARLIEST, LATEST, to_micros
+from langchain_agentmem.base.namespaces import check_id
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import MessageError, safe_repr
 from langchain_agentmem.messages.langchain_messages import from_langchain, to_langchain
 from langchain_agentmem.messages.message import (
-    KEPT,
     LANGCHAIN_ROLES,
+    STORED_FIELDS,
     Message,
     check_fields,
     decode_body,
     encode_body,
+    escape_name,
     message_time,
-    plain,
 )
 from langchain_agentmem.messages.message_marks import MEMORY_MARK, is_injected
 from langchain_agentmem.messages.provider_content import part_or_placeholder
 from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, Post, Round, SharedMemoryEntry
 
 
-def message_of(given: Any = None, *, new_id: Callable[[], str], **fields: Any) -> tuple[Message, bool]:
+def parse_message(value: Any = None, *, new_id: Callable[[], str], **fields: Any) -> tuple[Message, bool]:
     """Convert a caller's arguments to a message, and return whether its id is new.
 
     Args:
-        given: A `Message`, a LangChain message or a dictionary of `Message`'s fields; or None, and then:
+        value: A `Message`, a LangChain message or a dictionary of `Message`'s fields; or None, and then:
         new_id: Makes an id for a message that has none.
         **fields: `role`, which is required, and other fields of `Message`.
 
     Raises:
         MessageError: Neither message nor role is given, or the message is malformed.
     """
-    if given is None:
+    if value is None:
         if fields.get("role") is None:
             raise MessageError("A message needs a role: give message= or role=.")
         if isinstance(fields["role"], str):
             fields["role"] = LANGCHAIN_ROLES.get(fields["role"], fields["role"])
-        return _made({"message_id": new_id(), **fields}), "message_id" not in fields
-    if isinstance(given, Message):
-        check_langchain(given)
-        return given, False
-    if isinstance(given, RemoveMessage):
+        return _message_from_fields({"message_id": new_id(), **fields}), "message_id" not in fields
+    if isinstance(value, Message):
+        check_langchain(value)
+        return value, False
+    if isinstance(value, RemoveMessage):
         raise MessageError(
-            f"A RemoveMessage is an instruction, not a message: use remove_by_id({safe_repr(given.id)})."
+            f"A RemoveMessage is an instruction, not a message: use remove_by_id({safe_repr(value.id)})."
         )
-    if isinstance(given, BaseMessage):
-        return (from_langchain(given), False) if given.id else (from_langchain(given, new_id=new_id()), True)
-    if isinstance(given, Mapping):
-        return _made(given), False
-    raise MessageError(f"A message is a Message, a LangChain message or a dict, not {type(given).__name__}.")
+    if isinstance(value, BaseMessage):
+        return (from_langchain(value), False) if value.id else (from_langchain(value, new_id=new_id()), True)
+    if isinstance(value, Mapping):
+        return _message_from_fields(value), False
+    raise MessageError(f"A message is a Message, a LangChain message or a dict, not {type(value).__name__}.")
 
 
 def entry_of(message: Message, now: int, *, new_key: bool = False, body: bytes | None = None) -> message_log.LogEntry:
@@ -77,31 +77,31 @@ def entry_of(message: Message, now: int, *, new_key: bool = False, body: bytes |
     Raises:
         MessageError: The id or time is invalid, or a value in the message cannot be stored.
     """
-    said_at = _said_at(message)
+    created_at = _created_at(message)
     return message_log.LogEntry(
-        id_of(message.message_id, "message", MessageError),
+        check_id(message.message_id, "message", MessageError),
         encode_body(message) if body is None else body,
         message.text,
-        now if said_at is None else said_at,
-        role=plain(message.role),
-        sender=plain(message.name),
+        now if created_at is None else created_at,
+        role=escape_name(message.role),
+        sender=escape_name(message.name),
         new_key=new_key,
     )
 
 
-def round_entry(given: Round, now: int) -> message_log.LogEntry:
+def round_entry(round_value: Round, now: int) -> message_log.LogEntry:
     """Make the entry that stores a round, without its posts.
 
     Args:
-        given: The round.
+        round_value: The round.
         now: The time at which it began, in microseconds since 1970.
 
     Raises:
         MessageError: Its id is invalid.
     """
-    body = encoding.encode({"user_query": given.user_query, "state": given.state})
-    key = id_of(given.id, "round", MessageError)
-    return message_log.LogEntry(key, body, given.user_query, now, kind=message_log.ROUND, role="user")
+    body = encoding.encode({"user_query": round_value.user_query, "state": round_value.state})
+    key = check_id(round_value.id, "round", MessageError)
+    return message_log.LogEntry(key, body, round_value.user_query, now, kind=message_log.ROUND, role="user")
 
 
 def post_entry(post: Post, round_id: str, now: int) -> message_log.LogEntry:
@@ -119,14 +119,14 @@ def post_entry(post: Post, round_id: str, now: int) -> message_log.LogEntry:
     message = Message(role=role, content=post.message, name=post.send_from, message_id=post.id)
     attachments = [attachment.to_dict() for attachment in post.attachment_list]
     return entry_of(message, now)._replace(
-        sender=id_of(post.send_from, "sender", MessageError),
-        recipient=id_of(post.send_to, "recipient", MessageError),
-        round_key=id_of(round_id, "round", MessageError),
+        sender=check_id(post.send_from, "sender", MessageError),
+        recipient=check_id(post.send_to, "recipient", MessageError),
+        round_key=check_id(round_id, "round", MessageError),
         attachments=encoding.encode(attachments) if attachments else None,
     )
 
 
-def shown_message(body: bytes, key: str, attachments: bytes | None) -> Message:
+def message_with_images(body: bytes, key: str, attachments: bytes | None) -> Message:
     """Read a stored message, with the attached images if it is a user's post.
 
     Images attached by other roles stay with their posts, since no provider takes an image from an assistant.
@@ -139,25 +139,25 @@ def shown_message(body: bytes, key: str, attachments: bytes | None) -> Message:
     message = decode_body(body, key)
     if attachments is None or message.role != "user":
         return message
-    found = [
+    images = [
         each["content"]
         for each in encoding.decode(bytes(attachments))
         if each["type"] == "image_url" and each["content"]
     ]
-    return dataclasses.replace(message, images=[*(message.images or ()), *found]) if found else message
+    return dataclasses.replace(message, images=[*(message.images or ()), *images]) if images else message
 
 
-def langchain_of(row: message_log.LogEntry) -> BaseMessage:
+def langchain_message(row: message_log.LogEntry) -> BaseMessage:
     """Return a stored message as a LangChain message, with its images."""
-    return to_langchain(shown_message(row.body, row.key, row.attachments), part_of=part_or_placeholder)
+    return to_langchain(message_with_images(row.body, row.key, row.attachments), part_of=part_or_placeholder)
 
 
-def brings_memory(entry: message_log.LogEntry) -> bool:
+def has_injected_memory(entry: message_log.LogEntry) -> bool:
     """Return whether an entry is a message that brings memory, which is already stored."""
     return MEMORY_MARK.encode() in entry.body and is_injected(to_langchain(decode_body(entry.body, entry.key)))
 
 
-def changed(message: Message, changes: Mapping[str, Any]) -> Message:
+def change_message(message: Message, changes: Mapping[str, Any]) -> Message:
     """Return a message with changed fields.
 
     Args:
@@ -167,7 +167,7 @@ def changed(message: Message, changes: Mapping[str, Any]) -> Message:
     Raises:
         MessageError: A field is unknown or has an invalid value.
     """
-    check_fields(changes, KEPT)
+    check_fields(changes, STORED_FIELDS)
     return dataclasses.replace(message, **changes)
 
 
@@ -193,20 +193,20 @@ def check_langchain(message: Message) -> None:
         raise MessageError(f"A message's 'langchain' is not as from_langchain gives it: {error}.") from error
 
 
-def _made(fields: Mapping[str, Any]) -> Message:
+def _message_from_fields(fields: Mapping[str, Any]) -> Message:
     message = Message.from_dict(fields, tagged=False)
     check_langchain(message)
     return message
 
 
-def _said_at(message: Message) -> int | None:
+def _created_at(message: Message) -> int | None:
     """Return the time in a message, in microseconds since 1970, or None."""
-    told = message_time(message)
-    if told is None:
+    given_time = message_time(message)
+    if given_time is None:
         return None
-    if not EARLIEST <= (said_at := micros(told)) <= LATEST:
-        raise MessageError(f"created_at lies outside the years 1 to 9999 in UTC: {safe_repr(told)}.")
-    return said_at
+    if not EARLIEST <= (created_at := to_micros(given_time)) <= LATEST:
+        raise MessageError(f"created_at lies outside the years 1 to 9999 in UTC: {safe_repr(given_time)}.")
+    return created_at
 
 
 USER, ASSISTANT = "User", "Assistant"
@@ -224,63 +224,63 @@ def temporal(text: str) -> str:
     return f"{TEMPORAL_START}{text}{TEMPORAL_END}"
 
 
-def assembled(rounds: Sequence[message_log.LogEntry], messages: Sequence[message_log.LogEntry]) -> list[Round]:
+def assemble_rounds(rounds: Sequence[message_log.LogEntry], messages: Sequence[message_log.LogEntry]) -> list[Round]:
     """Build rounds with their posts; other messages form one round for each question.
 
     Args:
         rounds: The rounds of a conversation.
         messages: Its messages.
     """
-    made: dict[str, Round] = {}
-    began: dict[str, tuple[int, int]] = {}
+    by_key: dict[str, Round] = {}
+    positions: dict[str, tuple[int, int]] = {}
     posts: dict[str, list[Post]] = {}
     for order, row in enumerate(rounds):
         fields = encoding.decode(row.body)
-        made[row.key] = Round.create(fields["user_query"], id=row.key, state=fields["state"])
-        began[row.key] = (row.slot, order)
-    loose = ""
+        by_key[row.key] = Round.create(fields["user_query"], id=row.key, state=fields["state"])
+        positions[row.key] = (row.slot, order)
+    implicit_key = ""
     for order, row in enumerate(messages):
         if row.kind == message_log.DESCRIPTION:
             continue
-        post = _as_post(row)
-        if row.round_key in made:
+        post = _to_post(row)
+        if row.round_key in by_key:
             posts.setdefault(row.round_key, []).append(post)
             continue
-        asks = row.role == "user"  # regardless of the user's name
-        if not loose or asks:
-            loose = f"round-{row.key}"
-            query = post.message if asks else ""
-            made[loose] = Round.create(query, id=loose, state="created" if asks else "finished")
-            began[loose] = (row.slot, order)
-        elif made[loose].state == "created":
-            made[loose] = made[loose].replace(state="finished")  # it has an answer
-        posts.setdefault(loose, []).append(post)
-    in_order = sorted(made, key=began.__getitem__)
-    return [made[key].with_post(*posts.get(key, ())) for key in in_order]
+        is_question = row.role == "user"  # regardless of the user's name
+        if not implicit_key or is_question:
+            implicit_key = f"round-{row.key}"
+            query = post.message if is_question else ""
+            by_key[implicit_key] = Round.create(query, id=implicit_key, state="created" if is_question else "finished")
+            positions[implicit_key] = (row.slot, order)
+        elif by_key[implicit_key].state == "created":
+            by_key[implicit_key] = by_key[implicit_key].replace(state="finished")  # it has an answer
+        posts.setdefault(implicit_key, []).append(post)
+    in_order = sorted(by_key, key=positions.__getitem__)
+    return [by_key[key].with_post(*posts.get(key, ())) for key in in_order]
 
 
-def _as_post(row: message_log.LogEntry) -> Post:
+def _to_post(row: message_log.LogEntry) -> Post:
     message = decode_body(row.body, row.key)
     is_user = message.role == "user"
     attachments = () if row.attachments is None else encoding.decode(row.attachments)
-    kept = [value for each in attachments if (value := Attachment.from_dict(each)) is not None]
+    parsed = [value for each in attachments if (value := Attachment.from_dict(each)) is not None]
     return Post.create(
         message.text,
         message.name or (USER if is_user else ASSISTANT),
         row.recipient or (ASSISTANT if is_user else USER),
         id=row.key,
-    ).with_attachment(*kept)
+    ).with_attachment(*parsed)
 
 
 def role_rounds(rounds: Sequence[Round], role: str, *, include_failures: bool) -> list[Round]:
     """Return the rounds as one role sees them, see `SessionMemory.get_role_rounds`."""
-    kept = [each for each in rounds if include_failures or each.state != "failed"]
-    seen = []
-    for each in kept:
+    included = [each for each in rounds if include_failures or each.state != "failed"]
+    visible = []
+    for each in included:
         posts = [post for post in each.post_list if role in (post.send_from, post.send_to)]
-        shown = tuple(_without_marks(post, keep_text=each is kept[-1]) for post in posts)
-        seen.append(each.replace(post_list=shown))
-    return seen
+        visible_posts = tuple(_without_marks(post, keep_text=each is included[-1]) for post in posts)
+        visible.append(each.replace(post_list=visible_posts))
+    return visible
 
 
 def shared_entries(rounds: Sequence[Round], entry_type: str) -> list[SharedMemoryEntry]:

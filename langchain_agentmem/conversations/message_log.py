@@ -15,18 +15,18 @@ from datetime import datetime
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
-from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.clock import from_micros
 from langchain_agentmem.base.namespaces import (
-    NESTED,
+    NESTED_SEPARATOR,
     Namespace,
     ThreadKey,
     is_nested,
     namespace_of,
     nested_range,
-    range_of,
+    path_range,
 )
 from langchain_agentmem.errors import BranchMoved, InvalidInput, MessageError, safe_repr
-from langchain_agentmem.messages.message import body_text, same_body
+from langchain_agentmem.messages.message import body_text, is_same_body
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.rewinding import memory_rows, message_sources
 from langchain_agentmem.search import search_index
@@ -38,8 +38,8 @@ CONVERSATION = "conversation"
 MESSAGE, ROUND, DESCRIPTION = "message", "round", "description"
 NESTED_MESSAGE = "nested_message"
 """The index kind for messages of nested graphs, which keeps them out of other searches."""
-ALL = 2**62
-_FIRST, _LAST = {"position": -1, "slot": -1}, {"position": ALL, "slot": ALL}
+NO_LIMIT = 2**62
+_BEFORE_FIRST, _AFTER_LAST = {"position": -1, "slot": -1}, {"position": NO_LIMIT, "slot": NO_LIMIT}
 """Positions before the first message of a conversation, and after the last."""
 
 
@@ -61,7 +61,7 @@ class LogEntry(NamedTuple):
         slot: The row of its first version; 0 before it is written.
         new_key: Whether the key is new, so that no entry can have it yet.
         follows: Whether it follows the thread of the conversation's name, and is visible where the thread shows it.
-        kept: Whether the same transaction has already stored its body.
+        body_stored: Whether the same transaction has already stored its body.
     """
 
     key: str
@@ -78,15 +78,15 @@ class LogEntry(NamedTuple):
     slot: int = 0
     new_key: bool = False
     follows: bool = False
-    kept: bool = False
+    body_stored: bool = False
 
     @property
-    def findable(self) -> bool:
+    def is_searchable(self) -> bool:
         """True for messages and for rounds with a query, which a search can find."""
         return self.kind != ROUND or bool(self.text)
 
     @property
-    def words(self) -> str:
+    def search_text(self) -> str:
         """The searchable text, as `body_text` reads it; without calls, this is `text`."""
         return body_text(self.body, with_calls=True) if b'"type"' in self.body else self.text
 
@@ -114,7 +114,7 @@ def append(
     now: int,
     retention: Retention | None = None,
     newer: bool = False,
-    made: Collection[str] = (),
+    generated: Collection[str] = (),
 ) -> AppendResult:
     """Add entries at the end of a conversation, all of them or none.
 
@@ -128,7 +128,7 @@ def append(
         retention: The limit by which to drop the oldest messages afterwards. Default: none.
         newer: Whether other content under a used key is a newer version, as in a checkpoint. Default: False, which
             makes it an error.
-        made: The keys of entries that never replace an entry: they are left out if the key is used. Default: none.
+        generated: The keys of entries that never replace an entry: they are left out if the key is used. Default: none.
 
     Returns:
         The keys of the entries that were new or have changed, and of those that were dropped.
@@ -136,51 +136,51 @@ def append(
     Raises:
         MessageError: An entry with other content has the key.
     """
-    spot: tuple[int, int] | None = None
+    branch_head: tuple[int, int] | None = None
     new = entries
     changed: list[LogEntry] = []
     dropped: list[str] = []
-    following: list[str] = []
-    if given := [entry.key for entry in entries if not entry.new_key]:
-        found = query.lock_branch.ahead(tx, path=at.path, kind=CONVERSATION, name=at.name)
-        rows = query.known_in(tx, path=at.path, kind=CONVERSATION, name=at.name, keys=json.dumps(given))
+    thread_keys: list[str] = []
+    if given_keys := [entry.key for entry in entries if not entry.new_key]:
+        found = query.lock_branch.lazy(tx, path=at.path, kind=CONVERSATION, name=at.name)
+        rows = query.known_entries(tx, path=at.path, kind=CONVERSATION, name=at.name, keys=json.dumps(given_keys))
         known = {row["key"]: row for row in rows}
-        spot = (found[0]["id"], found[0]["head"]) if found else _open(tx, at, now)
-        if spot[1] and not found:
+        branch_head = (found[0]["id"], found[0]["head"]) if found else _lock_or_create(tx, at, now)
+        if branch_head[1] and not found:
             raise BranchMoved  # another writer has just created it and written to it: begin again
-        new, others = _told_apart(tx, spot[0], entries, known, by_hand=not newer)
-        if others and not newer:
-            raise taken(others[0].key)
-        changed = [entry for entry in others if entry.key not in made]
-        following = [entry.key for entry in entries if entry.follows and entry.key in known]
+        new, conflicts = _split_new(tx, branch_head[0], entries, known, manual=not newer)
+        if conflicts and not newer:
+            raise key_taken_error(conflicts[0].key)
+        changed = [entry for entry in conflicts if entry.key not in generated]
+        thread_keys = [entry.key for entry in entries if entry.follows and entry.key in known]
     if new:
-        branch = _write(tx, at, spot, new, now=now)
+        branch = _write_entries(tx, at, branch_head, new, now=now)
         if retention:
-            dropped = _retain(tx, at, branch, retention, now)
-    if spot is not None and following:
-        query.follow(tx, branch=spot[0], keys=json.dumps(following))
+            dropped = _drop_oldest(tx, at, branch, retention, now)
+    if branch_head is not None and thread_keys:
+        query.set_follows(tx, branch=branch_head[0], keys=json.dumps(thread_keys))
     for entry in changed:
         update(tx, at, entry.key, lambda _, new=entry: new, now=now)
     return AppendResult([entry.key for entry in (*new, *changed)], dropped)
 
 
-def describe(tx: Transaction, at: ThreadKey, entry: LogEntry, *, now: int) -> None:
+def set_description(tx: Transaction, at: ThreadKey, entry: LogEntry, *, now: int) -> None:
     """Set the description of a conversation: a system message that a reset keeps.
 
     An empty conversation begins with it. An existing description is edited to the new text. A conversation that began
     without a description stays unchanged.
     """
-    branch, head = _open(tx, at, now)
-    first = query.messages_after(tx, branch=branch, **_FIRST, limit=1, offset=0)
+    branch, head = _lock_or_create(tx, at, now)
+    first = query.messages_after(tx, branch=branch, **_BEFORE_FIRST, limit=1, offset=0)
     if not first:
-        _write(tx, at, (branch, head), [entry], now=now)
+        _write_entries(tx, at, (branch, head), [entry], now=now)
     elif first[0]["kind"] == DESCRIPTION and bytes(first[0]["body"]) != entry.body:
         update(tx, at, first[0]["key"], lambda old: entry._replace(key=old.key), now=now)
 
 
 def is_described(tx: Transaction, at: ThreadKey, entry: LogEntry) -> bool:
-    """Return whether `describe` would change nothing."""
-    first = rows_of(tx, at, query.messages_after, **_FIRST, limit=1, offset=0)
+    """Return whether `set_description` would change nothing."""
+    first = branch_rows(tx, at, query.messages_after, **_BEFORE_FIRST, limit=1, offset=0)
     return bool(first) and (first[0]["kind"] != DESCRIPTION or bytes(first[0]["body"]) == entry.body)
 
 
@@ -207,33 +207,36 @@ def update(tx: Transaction, at: ThreadKey, key: str, change: Any, *, now: int) -
     Raises:
         MessageError: No entry has this key.
     """
-    found = locked(tx, at)
-    row = _current(tx, found[0], key) if found else None
+    found = lock_conversation(tx, at)
+    row = _current_row(tx, found[0], key) if found else None
     if found is None or row is None:
-        raise unknown(key, at)
+        raise unknown_key_error(key, at)
     branch, head = found
-    entry: LogEntry = change(_stored(row))
-    if queries.digest(entry.body) == bytes(row["content_hash"]) and _hash(entry.attachments) == row["attachments_hash"]:
+    entry: LogEntry = change(_entry_from_row(row))
+    if (
+        queries.digest(entry.body) == bytes(row["content_hash"])
+        and _digest(entry.attachments) == row["attachments_hash"]
+    ):
         return False
     bodies: dict[bytes, bytes] = {}
-    new = _row(entry, now, bodies) | {"branch": branch, "position": head + 1}
+    new = _insert_params(entry, now, bodies) | {"branch": branch, "position": head + 1}
     new |= {"replaces": row["slot"], "kind": row["kind"], "document": None}
-    queries.store(tx, bodies)
+    queries.store_bodies(tx, bodies)
     if not query.move_head(tx, branch=branch, expected=head, position=head + 1, added=0):
         raise BranchMoved
-    document = _document(entry)
+    document = _make_document(entry)
     if row["document_id"] is None or (not entry.follows and row["wording"] == row["newest"]):
         query.insert_entry(tx, **new)
         if row["document_id"] is not None:
             old = body_text(bytes(row["body"]), with_calls=True)
             search_index.replace(tx, row["document_id"], old, row["wording"], document)
         return True
-    placed = search_index.places(tx, series_of(at), [document])
+    placed = search_index.reserve_places(tx, series_of(at), [document])
     if entry.follows:
         [wording] = query.insert_entry(tx, **new | {"document": placed.numbers[0]})
     else:
-        again = {"wording": row["wording"], "position": head + 1, "document": placed.numbers[0]}
-        [wording] = query.say_again(tx, **again, now=now)
+        new_wording = {"wording": row["wording"], "position": head + 1, "document": placed.numbers[0]}
+        [wording] = query.copy_wording(tx, **new_wording, now=now)
         query.insert_entry(tx, **new)
     search_index.write(tx, placed, [wording["id"]])
     return True
@@ -245,26 +248,26 @@ def remove(tx: Transaction, at: ThreadKey, keys: Sequence[str]) -> list[str]:
     Returns:
         The keys that existed.
     """
-    found = locked(tx, at)
+    found = lock_conversation(tx, at)
     removed: list[str] = []
     if found is None:
         return removed
     for key in dict.fromkeys(keys):
-        row = _current(tx, found[0], key)
+        row = _current_row(tx, found[0], key)
         if row is not None:
-            _drop(tx, row["slot"])
+            _delete_entry(tx, row["slot"])
             if row["kind"] == MESSAGE:
-                query.message_dropped(tx, branch=found[0])
+                query.decrement_messages(tx, branch=found[0])
             removed.append(key)
-    _unsay(tx, at, removed)
-    message_sources.forget(tx, *_own(at), at.name, removed)
+    _mark_deleted(tx, at, removed)
+    message_sources.forget(tx, *_own_range(at), at.name, removed)
     return removed
 
 
-def shorten(tx: Transaction, at: ThreadKey, retention: Retention, *, now: int) -> int:
+def apply_retention(tx: Transaction, at: ThreadKey, retention: Retention, *, now: int) -> int:
     """Drop the messages that a retention does not keep, as `append` does; return their number."""
-    found = locked(tx, at)
-    return 0 if found is None else len(_retain(tx, at, found[0], retention, now))
+    found = lock_conversation(tx, at)
+    return 0 if found is None else len(_drop_oldest(tx, at, found[0], retention, now))
 
 
 def clear(tx: Transaction, at: ThreadKey, *, keep_description: bool) -> int:
@@ -277,27 +280,27 @@ def clear(tx: Transaction, at: ThreadKey, *, keep_description: bool) -> int:
         The number of deleted entries, versions included.
     """
     query.delete_prompt_notes(tx, path=at.path, name=at.name)
-    found = locked(tx, at)
+    found = lock_conversation(tx, at)
     if found is None:
         return 0
     branch, _ = found
     rows = query.slots_to_drop(tx, branch=branch, everything=int(not keep_description))
-    _unindex(tx, rows)
+    _unindex_rows(tx, rows)
     if keep_description:
         query.delete_compactions(tx, branch=branch, slot=0)
         query.delete_all_but_description(tx, branch=branch)
-        query.no_messages(tx, branch=branch)
+        query.reset_messages(tx, branch=branch)
     else:
-        _delete(tx, at, branch)
-    queries.collect(tx, _hashes(rows))
-    message_sources.forget(tx, *_own(at), at.name, sorted({row["key"] for row in rows}))
-    _unsay(tx, at)
+        _delete_branch(tx, at, branch)
+    queries.collect_bodies(tx, _content_hashes(rows))
+    message_sources.forget(tx, *_own_range(at), at.name, sorted({row["key"] for row in rows}))
+    _mark_deleted(tx, at)
     if not keep_description:
-        message_sources.forget(tx, *_own(at), at.name)
+        message_sources.forget(tx, *_own_range(at), at.name)
     return len(rows)
 
 
-def copy(tx: Transaction, at: ThreadKey, name: str, *, now: int) -> None:
+def copy_thread_entries(tx: Transaction, at: ThreadKey, name: str, *, now: int) -> None:
     """Copy the entries that follow a thread, in all versions, to another conversation.
 
     Args:
@@ -307,16 +310,16 @@ def copy(tx: Transaction, at: ThreadKey, name: str, *, now: int) -> None:
         now: The time.
     """
     target = ThreadKey(at.path, name)
-    rows = rows_of(tx, at, query.following_versions)
-    first = [_copied(row) for row in rows if row["replaces"] is None]
+    rows = branch_rows(tx, at, query.following_versions)
+    first = [_copy_entry(row) for row in rows if row["replaces"] is None]
     if first:
         new = set(append(tx, target, first, now=now, newer=True).keys)
         for row in rows:
             if row["replaces"] is not None and row["key"] in new:
-                update(tx, target, row["key"], lambda _, row=row: _copied(row), now=now)
+                update(tx, target, row["key"], lambda _, row=row: _copy_entry(row), now=now)
 
 
-def nested_in(tx: Transaction, low: str, high: str, thread: str) -> Rows:
+def nested_conversations(tx: Transaction, low: str, high: str, thread: str) -> Rows:
     """Return the conversations of the graphs nested in a thread: rows with "path" and "name".
 
     Args:
@@ -329,29 +332,29 @@ def nested_in(tx: Transaction, low: str, high: str, thread: str) -> Rows:
     return query.nested_conversations(tx, low=low, high=high, kind=CONVERSATION, first=first, last=last)
 
 
-def forget(tx: Transaction, at: ThreadKey) -> None:
+def delete_thread_entries(tx: Transaction, at: ThreadKey) -> None:
     """Delete the entries and nested conversations of a deleted thread, but no learned facts."""
-    for row in nested_in(tx, *_own(at), at.name):
-        forget(tx, ThreadKey(row["path"], row["name"]))
-    memory_rows.discard(tx, query.said_of(tx, path=at.path, name=at.name, keys=None))
+    for row in nested_conversations(tx, *_own_range(at), at.name):
+        delete_thread_entries(tx, ThreadKey(row["path"], row["name"]))
+    memory_rows.delete_rows(tx, query.thread_messages(tx, path=at.path, name=at.name, keys=None))
     query.delete_prompt_notes(tx, path=at.path, name=at.name)
-    found = locked(tx, at)
+    found = lock_conversation(tx, at)
     if found is None:
         return
     branch, _ = found
     nested = is_nested(at.name)
-    whole = nested or not query.unbound(tx, branch=branch)
-    for row in query.following(tx, branch=branch, every=int(nested)):
-        _drop(tx, row["slot"])
-        query.message_dropped(tx, branch=branch)
-    if whole:
-        _delete(tx, at, branch)
+    is_empty_after = nested or not query.has_unfollowing(tx, branch=branch)
+    for row in query.following_messages(tx, branch=branch, all_messages=int(nested)):
+        _delete_entry(tx, row["slot"])
+        query.decrement_messages(tx, branch=branch)
+    if is_empty_after:
+        _delete_branch(tx, at, branch)
 
 
 # -- reading -------------------------------------------------------------------------------------------------------
 
 
-def leave(tx: Transaction, at: ThreadKey, path: str) -> list[int]:
+def prepare_move(tx: Transaction, at: ThreadKey, path: str) -> list[int]:
     """Prepare a move to another namespace: lock the conversation, and delete its prompt notes.
 
     Args:
@@ -365,93 +368,93 @@ def leave(tx: Transaction, at: ThreadKey, path: str) -> list[int]:
     Raises:
         InvalidInput: The other namespace has a conversation of this name.
     """
-    if find(tx, ThreadKey(path, at.name)) is not None:
+    if find_branch(tx, ThreadKey(path, at.name)) is not None:
         raise InvalidInput(f"There is a conversation {safe_repr(at.name)} in {safe_repr(namespace_of(path))} already.")
     query.delete_prompt_notes(tx, path=at.path, name=at.name)
-    found = locked(tx, at)
+    found = lock_conversation(tx, at)
     return [] if found is None else [found[0]]
 
 
-def at_index(tx: Transaction, at: ThreadKey, idx: int) -> LogEntry | None:
+def message_at(tx: Transaction, at: ThreadKey, idx: int) -> LogEntry | None:
     """Lock a conversation for a write, and return the message at an index, or None.
 
     A negative index counts from the end.
     """
-    locked(tx, at)
+    lock_conversation(tx, at)
     if idx >= 0:
         found = messages(tx, at, limit=1, offset=idx)
     else:
-        found = _entries(tx, at, query.messages_before, **_LAST, limit=1, offset=-idx - 1)
+        found = _load_entries(tx, at, query.messages_before, **_AFTER_LAST, limit=1, offset=-idx - 1)
     return found[0] if found else None
 
 
-def messages(tx: Transaction, at: ThreadKey, *, limit: int = ALL, offset: int = 0) -> list[LogEntry]:
+def messages(tx: Transaction, at: ThreadKey, *, limit: int = NO_LIMIT, offset: int = 0) -> list[LogEntry]:
     """Return messages in conversation order."""
-    return _entries(tx, at, query.messages_after, **_FIRST, limit=limit, offset=offset)
+    return _load_entries(tx, at, query.messages_after, **_BEFORE_FIRST, limit=limit, offset=offset)
 
 
-def recent(tx: Transaction, at: ThreadKey, *, limit: int = ALL, role: str | None = None) -> list[LogEntry]:
+def recent(tx: Transaction, at: ThreadKey, *, limit: int = NO_LIMIT, role: str | None = None) -> list[LogEntry]:
     """Return the last messages, oldest first; with `role`, only those of this role."""
     if role is None:
-        return _entries(tx, at, query.messages_before, **_LAST, limit=limit, offset=0)
-    return _entries(tx, at, query.messages_of_role, limit=limit, role=role)[::-1]
+        return _load_entries(tx, at, query.messages_before, **_AFTER_LAST, limit=limit, offset=0)
+    return _load_entries(tx, at, query.messages_of_role, limit=limit, role=role)[::-1]
 
 
 def recent_turns(tx: Transaction, at: ThreadKey, *, limit: int) -> list[LogEntry]:
     """Return the last messages, oldest first, extended to the calls of leading tool results."""
-    most = limit
-    while len(found := recent(tx, at, limit=most)) == most and found and found[0].role == "tool":
-        most += 16
+    read_limit = limit
+    while len(found := recent(tx, at, limit=read_limit)) == read_limit and found and found[0].role == "tool":
+        read_limit += 16
     start = max(0, len(found) - limit)
     while 0 < start < len(found) and found[start].role == "tool":
         start -= 1
     return found[start:]
 
 
-def around(tx: Transaction, at: ThreadKey, key: str, *, before: int, after: int) -> list[LogEntry]:
+def messages_around(tx: Transaction, at: ThreadKey, key: str, *, before: int, after: int) -> list[LogEntry]:
     """Return a message with some messages before and after it, in conversation order.
 
     Raises:
         MessageError: No message has this key.
     """
-    found = rows_of(tx, at, query.where_said, key=key)
+    found = branch_rows(tx, at, query.message_position, key=key)
     if not found:
-        raise unknown(key, at)
+        raise unknown_key_error(key, at)
     place = {"position": found[0]["position"], "slot": found[0]["slot"]}
-    earlier = _entries(tx, at, query.messages_before, **place, limit=min(before, ALL - 1) + 1, offset=0)
-    return earlier + _entries(tx, at, query.messages_after, **place, limit=after, offset=0)
+    earlier = _load_entries(tx, at, query.messages_before, **place, limit=min(before, NO_LIMIT - 1) + 1, offset=0)
+    return earlier + _load_entries(tx, at, query.messages_after, **place, limit=after, offset=0)
 
 
 def get(tx: Transaction, at: ThreadKey, key: str) -> LogEntry | None:
     """Return one entry by its key, or None."""
-    found = _entries(tx, at, query.current_entry, key=key)
+    found = _load_entries(tx, at, query.current_entry, key=key)
     return found[0] if found else None
 
 
 def history(tx: Transaction, at: ThreadKey, key: str) -> list[LogEntry]:
     """Return every version of one entry, oldest first; empty if no entry has this key."""
-    return _entries(tx, at, query.versions, key=key)
+    return _load_entries(tx, at, query.message_versions, key=key)
 
 
-def count(tx: Transaction, at: ThreadKey) -> int:
+def count_messages(tx: Transaction, at: ThreadKey) -> int:
     """Count the messages of a conversation."""
-    rows = rows_of(tx, at, query.count_messages)
+    rows = branch_rows(tx, at, query.count_messages)
     return int(rows[0]["messages"]) if rows else 0
 
 
 def rounds(tx: Transaction, at: ThreadKey) -> tuple[list[LogEntry], list[LogEntry]]:
     """Return the rounds and all messages of a conversation, each in order, of one snapshot."""
-    branch = find(tx, at)
+    branch = find_branch(tx, at)
     if branch is None:
         return [], []
-    begun = query.rounds(tx, branch=branch)
-    said = query.messages_after(tx, branch=branch, **_FIRST, limit=ALL, offset=0)
-    return list(map(_stored, begun)), list(map(_stored, said))
+    round_rows = query.rounds(tx, branch=branch)
+    message_rows = query.messages_after(tx, branch=branch, **_BEFORE_FIRST, limit=NO_LIMIT, offset=0)
+    return list(map(_entry_from_row, round_rows)), list(map(_entry_from_row, message_rows))
 
 
-def disown(tx: Transaction, at: ThreadKey, entry: LogEntry) -> None:
+def delete_compactions(tx: Transaction, at: ThreadKey, entry: LogEntry) -> None:
     """Delete the compactions that include a message, before it is changed or removed."""
-    if (branch := find(tx, at)) is not None:
+    if (branch := find_branch(tx, at)) is not None:
         query.delete_compactions(tx, branch=branch, slot=entry.slot)
 
 
@@ -473,130 +476,137 @@ class ListedConversation(NamedTuple):
     last_at: datetime
 
 
-def conversations(tx: Transaction, namespace: Namespace, limit: int, offset: int) -> list[ListedConversation]:
+def list_conversations(tx: Transaction, namespace: Namespace, limit: int, offset: int) -> list[ListedConversation]:
     """Return the conversations of a namespace and of all below it.
 
     Raises:
         InvalidInput: `limit` or `offset` is negative or not a whole number.
     """
-    low, high = range_of(namespace)
-    counts = {"limit": count_given("limit", limit), "offset": count_given("offset", offset)}
-    rows = query.newest_conversations(tx, low=low, high=high, kind=CONVERSATION, mark=NESTED, **counts)
+    low, high = path_range(namespace)
+    counts = {"limit": check_count("limit", limit), "offset": check_count("offset", offset)}
+    rows = query.newest_conversations(tx, low=low, high=high, kind=CONVERSATION, nested_mark=NESTED_SEPARATOR, **counts)
     return [
         ListedConversation(
-            row["name"], namespace_of(row["path"]), row["messages"], moment(row["first_at"]), moment(row["last_at"])
+            row["name"],
+            namespace_of(row["path"]),
+            row["messages"],
+            from_micros(row["first_at"]),
+            from_micros(row["last_at"]),
         )
         for row in rows
     ]
 
 
-def count_given(name: str, number: Any, error: type[InvalidInput] = InvalidInput) -> int:
-    """Check a requested number of rows, and limit it to `ALL`.
+def check_count(name: str, number: Any, error: type[InvalidInput] = InvalidInput) -> int:
+    """Check a requested number of rows, and limit it to `NO_LIMIT`.
 
     Raises:
         InvalidInput: The number is negative or not a whole number.
     """
     if isinstance(number, bool) or not isinstance(number, int) or number < 0:
         raise error(f"{name} must be a whole number of 0 or more, not {safe_repr(number)}.")
-    return min(number, ALL)
+    return min(number, NO_LIMIT)
 
 
 # -- the parts of the above ----------------------------------------------------------------------------------------
 
 
-def _delete(tx: Transaction, at: ThreadKey, branch: int) -> None:
+def _delete_branch(tx: Transaction, at: ThreadKey, branch: int) -> None:
     """Delete a conversation's branch and index series, and its namespace if it is empty.
 
     The caller has deleted its documents.
     """
     query.delete_branch(tx, branch=branch)
-    search_index.close(tx, *series_of(at))
+    search_index.delete_series(tx, *series_of(at))
     query.delete_empty_namespaces(tx, path=at.path)
 
 
-def _own(at: ThreadKey) -> tuple[str, str]:
+def _own_range(at: ThreadKey) -> tuple[str, str]:
     """Return the range of paths that holds only a conversation's namespace."""
     return at.path, at.path + "\x01"
 
 
-def rows_of(tx: Transaction, at: ThreadKey, asked: Query, **given: Any) -> Rows:
+def branch_rows(tx: Transaction, at: ThreadKey, statement: Query, **params: Any) -> Rows:
     """Run a query on a conversation's branch; return no rows if it does not exist."""
-    branch = find(tx, at)
-    return [] if branch is None else asked(tx, branch=branch, **given)
+    branch = find_branch(tx, at)
+    return [] if branch is None else statement(tx, branch=branch, **params)
 
 
-def _entries(tx: Transaction, at: ThreadKey, asked: Query, **given: Any) -> list[LogEntry]:
-    return list(map(_stored, rows_of(tx, at, asked, **given)))
+def _load_entries(tx: Transaction, at: ThreadKey, statement: Query, **params: Any) -> list[LogEntry]:
+    return list(map(_entry_from_row, branch_rows(tx, at, statement, **params)))
 
 
-def find(tx: Transaction, at: ThreadKey) -> int | None:
+def find_branch(tx: Transaction, at: ThreadKey) -> int | None:
     """Return a conversation's branch, or None."""
     rows = query.find_branch(tx, path=at.path, kind=CONVERSATION, name=at.name)
     return rows[0]["id"] if rows else None
 
 
-def locked(tx: Transaction, at: ThreadKey) -> tuple[int, int] | None:
+def lock_conversation(tx: Transaction, at: ThreadKey) -> tuple[int, int] | None:
     """Lock a conversation for a write, and return its branch and head, or None."""
     rows = query.lock_branch(tx, path=at.path, kind=CONVERSATION, name=at.name)
     return (rows[0]["id"], rows[0]["head"]) if rows else None
 
 
-def _moved_on(tx: Transaction, at: ThreadKey, spot: tuple[int, int] | None, added: int) -> Rows:
+def _advance_head(tx: Transaction, at: ThreadKey, branch_head: tuple[int, int] | None, added: int) -> Rows:
     """Advance the head of a conversation by one position, from the locked head if it is given."""
-    if spot is None:
-        return query.move_on.ahead(tx, path=at.path, kind=CONVERSATION, name=at.name, added=added)
-    return query.move_head.ahead(tx, branch=spot[0], expected=spot[1], position=spot[1] + 1, added=added)
+    if branch_head is None:
+        return query.advance_head.lazy(tx, path=at.path, kind=CONVERSATION, name=at.name, added=added)
+    return query.move_head.lazy(
+        tx, branch=branch_head[0], expected=branch_head[1], position=branch_head[1] + 1, added=added
+    )
 
 
-def _open(tx: Transaction, at: ThreadKey, now: int) -> tuple[int, int]:
-    found = locked(tx, at)
+def _lock_or_create(tx: Transaction, at: ThreadKey, now: int) -> tuple[int, int]:
+    found = lock_conversation(tx, at)
     if found is None:
         query.create_namespace(tx, path=at.path)
         query.create_branch(tx, path=at.path, kind=CONVERSATION, name=at.name, now=now)
-        found = locked(tx, at)
+        found = lock_conversation(tx, at)
         if found is None:
             raise BranchMoved  # another writer has created and deleted it in between: begin again
     return found
 
 
-def _write(
-    tx: Transaction, at: ThreadKey, spot: tuple[int, int] | None, entries: Sequence[LogEntry], *, now: int
+def _write_entries(
+    tx: Transaction, at: ThreadKey, branch_head: tuple[int, int] | None, entries: Sequence[LogEntry], *, now: int
 ) -> int:
     """Write entries at the end of a conversation, and return its branch.
 
     Args:
         tx: The transaction.
         at: The conversation.
-        spot: Its branch and head, locked. None if the head need not be known: the conversation is created if missing.
+        branch_head: Its branch and head, locked. None if the head need not be known: the conversation is created if
+            missing.
         entries: The entries; none of their keys exists in the conversation.
         now: The time.
     """
     bodies: dict[bytes, bytes] = {}
-    rows = [_row(entry, now, bodies) for entry in entries]
+    rows = [_insert_params(entry, now, bodies) for entry in entries]
     added = sum(1 for entry in entries if entry.kind == MESSAGE)
-    moved = _moved_on(tx, at, spot, added)
-    queries.store(tx, bodies)
-    documents = [_document(entry) for entry in entries if entry.findable]
-    placed = search_index.places(tx, series_of(at), documents) if documents else None
-    if not moved and spot is None:
-        _open(tx, at, now)
-        moved = _moved_on(tx, at, spot, added)
-    if not moved:
+    advanced = _advance_head(tx, at, branch_head, added)
+    queries.store_bodies(tx, bodies)
+    documents = [_make_document(entry) for entry in entries if entry.is_searchable]
+    placed = search_index.reserve_places(tx, series_of(at), documents) if documents else None
+    if not advanced and branch_head is None:
+        _lock_or_create(tx, at, now)
+        advanced = _advance_head(tx, at, branch_head, added)
+    if not advanced:
         raise BranchMoved
-    [here] = moved
-    place = {"branch": here["id"], "position": here["head"]}
+    [branch_row] = advanced
+    place = {"branch": branch_row["id"], "position": branch_row["head"]}
     numbers = iter(placed.numbers if placed else ())
     for row, entry in zip(rows, entries, strict=True):
-        row.update(place, document=next(numbers) if entry.findable else None)
+        row.update(place, document=next(numbers) if entry.is_searchable else None)
     if len(rows) == 1:
         written = query.insert_entry(tx, **rows[0])
     else:
-        query.insert_entries.many(tx, rows)
-        written = query.entries_at(tx, **place)
+        query.insert_entries.run_many(tx, rows)
+        written = query.entries_of_call(tx, **place)
     if placed:
-        owners = [row["id"] for row, entry in zip(written, entries, strict=True) if entry.findable]
+        owners = [row["id"] for row, entry in zip(written, entries, strict=True) if entry.is_searchable]
         search_index.write(tx, placed, owners)
-    return int(here["id"])
+    return int(branch_row["id"])
 
 
 def series_of(at: ThreadKey) -> search_index.DocumentSeries:
@@ -604,12 +614,12 @@ def series_of(at: ThreadKey) -> search_index.DocumentSeries:
     return search_index.DocumentSeries(at.path, NESTED_MESSAGE if is_nested(at.name) else MESSAGE, at.name)
 
 
-def _document(entry: LogEntry) -> search_index.IndexedDocument:
+def _make_document(entry: LogEntry) -> search_index.IndexedDocument:
     speaker = None if entry.role == "tool" else entry.sender  # a tool's name is what it does, not who it is
-    return search_index.IndexedDocument(entry.words, entry.created_at, speaker=speaker, role=entry.role)
+    return search_index.IndexedDocument(entry.search_text, entry.created_at, speaker=speaker, role=entry.role)
 
 
-def _retain(tx: Transaction, at: ThreadKey, branch: int, retention: Retention, now: int) -> list[str]:
+def _drop_oldest(tx: Transaction, at: ThreadKey, branch: int, retention: Retention, now: int) -> list[str]:
     """Drop the oldest messages, and rounds without posts; return the keys of the messages.
 
     A cut never separates a tool's result from the call before it. Facts that rest on dropped messages are kept: facts
@@ -617,7 +627,7 @@ def _retain(tx: Transaction, at: ThreadKey, branch: int, retention: Retention, n
     """
     surplus = 0
     if retention.keep_last:
-        [row] = query.droppable(tx, branch=branch)
+        [row] = query.droppable_count(tx, branch=branch)
         surplus = max(0, row["messages"] - retention.keep_last)
     oldest = now - int(retention.max_age.total_seconds() * 1_000_000) if retention.max_age else None
     # Read from the beginning until a message stays, so that an append costs only the messages that it drops.
@@ -633,30 +643,30 @@ def _retain(tx: Transaction, at: ThreadKey, branch: int, retention: Retention, n
     while 0 < cut < len(rows) and rows[cut]["role"] == "tool":
         cut -= 1
     for row in rows[:cut]:
-        _drop(tx, row["slot"])
-        query.message_dropped(tx, branch=branch)
+        _delete_entry(tx, row["slot"])
+        query.decrement_messages(tx, branch=branch)
     if 0 < cut < len(rows):
-        for row in query.emptied_rounds(tx, branch=branch, position=rows[cut]["position"]):
-            _drop(tx, row["slot"])
-    _unsay(tx, at, [row["key"] for row in rows[:cut] if row["follows"]])
+        for row in query.empty_rounds(tx, branch=branch, position=rows[cut]["position"]):
+            _delete_entry(tx, row["slot"])
+    _mark_deleted(tx, at, [row["key"] for row in rows[:cut] if row["follows"]])
     return [row["key"] for row in rows[:cut]]
 
 
-def _unsay(tx: Transaction, at: ThreadKey, keys: Sequence[str] | None = None) -> None:
+def _mark_deleted(tx: Transaction, at: ThreadKey, keys: Sequence[str] | None = None) -> None:
     """Turn rows of the thread of this name into deletion marks, by message. Default: all."""
     if keys is None or keys:
-        asked = None if keys is None else json.dumps(keys)
-        memory_rows.bury(tx, query.said_of(tx, path=at.path, name=at.name, keys=asked))
+        keys_json = None if keys is None else json.dumps(keys)
+        memory_rows.mark_deleted(tx, query.thread_messages(tx, path=at.path, name=at.name, keys=keys_json))
 
 
-def _drop(tx: Transaction, slot: int) -> None:
+def _delete_entry(tx: Transaction, slot: int) -> None:
     rows = query.slot_versions(tx, slot=slot)
-    _unindex(tx, rows)
+    _unindex_rows(tx, rows)
     query.delete_entry(tx, id=slot)
-    queries.collect(tx, _hashes(rows))
+    queries.collect_bodies(tx, _content_hashes(rows))
 
 
-def _unindex(tx: Transaction, rows: Sequence[Any]) -> None:
+def _unindex_rows(tx: Transaction, rows: Sequence[Any]) -> None:
     search_index.remove(
         tx,
         [
@@ -667,55 +677,55 @@ def _unindex(tx: Transaction, rows: Sequence[Any]) -> None:
     )
 
 
-def _hashes(rows: Sequence[Any]) -> list[bytes]:
+def _content_hashes(rows: Sequence[Any]) -> list[bytes]:
     return [bytes(h) for row in rows for h in (row["content_hash"], row["attachments_hash"]) if h is not None]
 
 
-def _current(tx: Transaction, branch: int, key: str) -> Any:
+def _current_row(tx: Transaction, branch: int, key: str) -> Any:
     rows = query.current_entry(tx, branch=branch, key=key)
     return rows[0] if rows else None
 
 
-def _hash(body: bytes | None) -> bytes | None:
+def _digest(body: bytes | None) -> bytes | None:
     return None if body is None else queries.digest(body)
 
 
-def _identity(entry: LogEntry) -> tuple[Any, ...]:
+def _entry_identity(entry: LogEntry) -> tuple[Any, ...]:
     """Return the values by which two entries under one key are compared."""
-    return entry.kind, queries.digest(entry.body), _hash(entry.attachments), entry.recipient, entry.round_key
+    return entry.kind, queries.digest(entry.body), _digest(entry.attachments), entry.recipient, entry.round_key
 
 
-def says_the_same(old: LogEntry, entry: LogEntry) -> bool:
+def is_same_content(old: LogEntry, entry: LogEntry) -> bool:
     """Return whether an entry repeats a stored one, regardless of the order of keys in it."""
-    alike = old.body == entry.body or (entry.kind != ROUND and same_body(old.body, entry.body))
-    beside = (entry.kind, entry.attachments, entry.recipient, entry.round_key)
-    return alike and (old.kind, old.attachments, old.recipient, old.round_key) == beside
+    same_body_bytes = old.body == entry.body or (entry.kind != ROUND and is_same_body(old.body, entry.body))
+    same_columns = (entry.kind, entry.attachments, entry.recipient, entry.round_key)
+    return same_body_bytes and (old.kind, old.attachments, old.recipient, old.round_key) == same_columns
 
 
-def _told_apart(
-    tx: Transaction, branch: int, entries: Sequence[LogEntry], known: Mapping[str, Any], *, by_hand: bool
+def _split_new(
+    tx: Transaction, branch: int, entries: Sequence[LogEntry], known: Mapping[str, Any], *, manual: bool
 ) -> tuple[list[LogEntry], list[LogEntry]]:
     """Return the new entries, and those with other content under a used key, without repeats."""
     new: dict[str, LogEntry] = {}
     others: list[LogEntry] = []
     for entry in entries:
         if (row := known.get(entry.key)) is not None:
-            if _row_identity(row) != _identity(entry) and not _repeats(tx, branch, entry, by_hand=by_hand):
+            if _row_identity(row) != _entry_identity(entry) and not _repeats_version(tx, branch, entry, manual=manual):
                 others.append(entry)
-        elif (first := new.setdefault(entry.key, entry)) is not entry and not says_the_same(first, entry):
+        elif (first := new.setdefault(entry.key, entry)) is not entry and not is_same_content(first, entry):
             others.append(entry)
     return list(new.values()), others
 
 
-def _repeats(tx: Transaction, branch: int, entry: LogEntry, *, by_hand: bool) -> bool:
+def _repeats_version(tx: Transaction, branch: int, entry: LogEntry, *, manual: bool) -> bool:
     """Return whether an entry repeats a stored version of it.
 
     An entry written manually also repeats one from a checkpoint, if text and role are the same.
     """
-    for row in query.versions(tx, branch=branch, key=entry.key):
-        if says_the_same(_stored(row), entry):
+    for row in query.message_versions(tx, branch=branch, key=entry.key):
+        if is_same_content(_entry_from_row(row), entry):
             return True
-        if by_hand and row["follows"] and (body_text(bytes(row["body"])), row["role"]) == (entry.text, entry.role):
+        if manual and row["follows"] and (body_text(bytes(row["body"])), row["role"]) == (entry.text, entry.role):
             return True
     return False
 
@@ -725,23 +735,23 @@ def _row_identity(row: Any) -> tuple[Any, ...]:
     return row["kind"], *hashes, row["recipient"], row["round_key"]
 
 
-def _copied(row: Any) -> LogEntry:
+def _copy_entry(row: Any) -> LogEntry:
     """Return a version as an entry for another conversation."""
     body, attachments = bytes(row["body"]), None if row["attachments"] is None else bytes(row["attachments"])
-    entry = _stored(row)._replace(body=body, text=body_text(body), attachments=attachments)
+    entry = _entry_from_row(row)._replace(body=body, text=body_text(body), attachments=attachments)
     return entry._replace(follows=bool(row["follows"]), written_at=0, slot=0)
 
 
-def _row(entry: LogEntry, now: int, bodies: dict[bytes, bytes]) -> dict[str, Any]:
+def _insert_params(entry: LogEntry, now: int, bodies: dict[bytes, bytes]) -> dict[str, Any]:
     """Return the parameters of an insert, except its position, and add its bodies to `bodies`."""
     key = queries.digest(entry.body)
-    if not entry.kept:
+    if not entry.body_stored:
         bodies[key] = entry.body
-    attachments = _hash(entry.attachments)
+    attachments = _digest(entry.attachments)
     if entry.attachments is not None and attachments is not None:
         bodies[attachments] = entry.attachments
     return {
-        **dict(zip(_COLUMNS, _columns_of(entry), strict=True)),
+        **dict(zip(_ENTRY_COLUMNS, _column_values(entry), strict=True)),
         "replaces": None,
         "content_hash": key,
         "attachments_hash": attachments,
@@ -750,18 +760,18 @@ def _row(entry: LogEntry, now: int, bodies: dict[bytes, bytes]) -> dict[str, Any
     }
 
 
-_COLUMNS = ("kind", "key", "role", "sender", "recipient", "round_key", "created_at")
-_columns_of = attrgetter(*_COLUMNS)
-_fields_of_row = itemgetter(
+_ENTRY_COLUMNS = ("kind", "key", "role", "sender", "recipient", "round_key", "created_at")
+_column_values = attrgetter(*_ENTRY_COLUMNS)
+_row_values = itemgetter(
     "created_at", "kind", "role", "sender", "recipient", "round_key", "attachments", "written_at", "slot"
 )
 
 
-def _stored(row: Any) -> LogEntry:
-    return LogEntry(row["key"], row["body"], "", *_fields_of_row(row))
+def _entry_from_row(row: Any) -> LogEntry:
+    return LogEntry(row["key"], row["body"], "", *_row_values(row))
 
 
-def taken(key: str) -> MessageError:
+def key_taken_error(key: str) -> MessageError:
     """Make the error for a key that an entry with other content has."""
     return MessageError(
         f"The conversation already holds other content under the id {safe_repr(key)}. Use update() to change a "
@@ -769,6 +779,6 @@ def taken(key: str) -> MessageError:
     )
 
 
-def unknown(key: str, at: ThreadKey) -> MessageError:
+def unknown_key_error(key: str, at: ThreadKey) -> MessageError:
     """Make the error for a key that no entry has."""
     return MessageError(f"The conversation {safe_repr(at.name)} holds no message with the id {safe_repr(key)}.")

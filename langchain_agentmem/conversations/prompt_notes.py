@@ -5,7 +5,7 @@ their end, until a compaction restarts them. Memory in the prompt is not recalle
 
 A note has ids, scores and signals, but not the texts. Each prompt reads the texts again, and deleted or invisible items
 are left out. For core memory, a note has the values too, since the beginning of a prompt keeps showing the values that
-it began with. Notes are deleted with their thread, by an erasure, and after `KEPT_FOR`. An import leaves them out.
+it began with. Notes are deleted with their thread, by an erasure, and after `NOTE_LIFETIME`. An import leaves them out.
 
 No prompt waits long for a note to be written. If a note cannot be written, the next prompt may restart.
 """
@@ -26,26 +26,26 @@ from typing import Any, NamedTuple, TypeVar
 
 from langchain_core.messages import BaseMessage
 
-from langchain_agentmem.base.clock import micros, moment
-from langchain_agentmem.base.concurrency import Workers, check_cancelled, place_given_up
+from langchain_agentmem.base.clock import from_micros, to_micros
+from langchain_agentmem.base.concurrency import Workers, check_cancelled, release_slot
 from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.events import FirstFailures
-from langchain_agentmem.base.namespaces import Scopes, ThreadKey, id_of, path_of, thread_around
+from langchain_agentmem.base.namespaces import Scopes, ThreadKey, check_id, outer_thread, path_of
 from langchain_agentmem.errors import AgentMemoryError, DatabaseBusy, DatabaseReadOnly, DatabaseTimeout, InvalidInput
-from langchain_agentmem.messages.history_repair import is_said_by_user, role_of
+from langchain_agentmem.messages.history_repair import is_from_user, role_of
 from langchain_agentmem.messages.message_marks import summary_in
 from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.database import Database
 
 START, CHANGES = "start", "changes"
 """Parts: the beginning of a prompt, and the changes of core memory since then."""
-KEPT_TOKENS = 1_000
+MAX_RESTART_TOKENS = 1_000
 """The maximum tokens of one reader's blocks when a compaction restarts a prompt; the oldest are left out."""
-KEPT_FOR = 30 * 86_400_000_000
+NOTE_LIFETIME = 30 * 86_400_000_000
 """The time after which notes are deleted, in microseconds."""
-PATIENCE = 0.5
+WRITE_TIMEOUT = 0.5
 """Seconds that a prompt waits for its notes to be written."""
-_writing = Workers(4)
+_write_workers = Workers(4)
 
 T = TypeVar("T")
 
@@ -83,7 +83,7 @@ class PromptNote:
         reader: The source: "" for the memory of the run, else the name of a memory, or the experiences of a role.
         items: The items.
         tokens: The approximate number of their tokens.
-        stands: Whether prompts show the items as long as they show the message.
+        is_active: Whether prompts show the items as long as they show the message.
         values: For core memory, the values by key; for search results in order of time, `{"order": "time"}`; else
             empty.
         begins: The id of the message that the prompt began with, without system messages.
@@ -96,7 +96,7 @@ class PromptNote:
     reader: str = ""
     items: tuple[PromptNoteItem, ...] = ()
     tokens: int = 0
-    stands: bool = True
+    is_active: bool = True
     values: Mapping[str, str] = field(default_factory=dict)
     begins: str | None = None
     said: str = ""
@@ -107,7 +107,7 @@ class PromptNotes:
     """The notes of one reader on the prompt that is being made.
 
     Attributes:
-        question: The id of the message to answer; None if no note can be made.
+        question_id: The id of the message to answer; None if no note can be made.
 
     Args:
         at: The thread, or None.
@@ -119,48 +119,50 @@ class PromptNotes:
     def __init__(
         self, at: ThreadKey | None, reader: str, messages: Sequence[BaseMessage], notes: Sequence[PromptNote] = ()
     ) -> None:
-        from langchain_agentmem.messages.prompt_forms import last_said  # noqa: PLC0415 - who fills prompts has it
+        from langchain_agentmem.messages.prompt_forms import last_user_index  # noqa: PLC0415 - who fills prompts has it
 
-        place = last_said(messages)
-        self.question = messages[place].id if at is not None and place is not None else None
-        self._at = at
+        question_index = last_user_index(messages)
+        self.question_id = messages[question_index].id if at is not None and question_index is not None else None
+        self._thread = at
         self._reader = reader
-        self._order = [message.id for message in messages if message.id]
-        self._begins = _begins_with(messages)
-        self._said = {message.id: _said(message) for message in messages if message.id and is_said_by_user(message)}
-        still = (each for each in notes if each.said == self._said[each.message_id])
-        self._notes = {(each.message_id, each.part): each for each in still}
+        self._message_ids = [message.id for message in messages if message.id]
+        self._first_message = _first_message_id(messages)
+        self._text_digests = {
+            message.id: _text_digest(message) for message in messages if message.id and is_from_user(message)
+        }
+        unchanged = (each for each in notes if each.said == self._text_digests[each.message_id])
+        self._notes = {(each.message_id, each.part): each for each in unchanged}
         self._new: dict[tuple[str, str], PromptNote] = {}
 
     @property
     def start(self) -> PromptNote | None:
         """The note on the prompt's beginning; None if it has none or begins differently now."""
-        begun = (self._notes.get((key, START)) for key in reversed(self._order))
-        return next((note for note in begun if note is not None and note.begins == self._begins), None)
+        candidates = (self._notes.get((key, START)) for key in reversed(self._message_ids))
+        return next((note for note in candidates if note is not None and note.begins == self._first_message), None)
 
-    def standing(self) -> dict[str, dict[str, PromptNote]]:
+    def active_notes(self) -> dict[str, dict[str, PromptNote]]:
         """Return the notes that stand in the prompt, by message and part, in message order."""
         found: dict[str, dict[str, PromptNote]] = {}
         for (key, part), note in self._notes.items():
-            if note.stands and part != START:
+            if note.is_active and part != START:
                 found.setdefault(key, {})[part] = note
-        return {key: found[key] for key in self._order if key in found}
+        return {key: found[key] for key in self._message_ids if key in found}
 
-    def begin(self, values: Mapping[str, str], tokens: int) -> None:
+    def restart(self, values: Mapping[str, str], tokens: int) -> None:
         """Restart the prompt: drop the notes on changes, which the values include, and old blocks.
 
         Args:
             values: Core memory.
             tokens: Its number of tokens.
         """
-        room = KEPT_TOKENS
-        for parts in reversed(self.standing().values()):
+        room = MAX_RESTART_TOKENS
+        for parts in reversed(self.active_notes().values()):
             room -= sum(note.tokens for part, note in parts.items() if part != CHANGES)
             for note in [note for part, note in parts.items() if room < 0 or part == CHANGES]:
-                self._put(replace(note, stands=False))
-        self.note(START, [PromptNoteItem("core", key) for key in values], tokens, values)
+                self._set_note(replace(note, is_active=False))
+        self.add_note(START, [PromptNoteItem("core", key) for key in values], tokens, values)
 
-    def note(
+    def add_note(
         self, part: str, items: Sequence[PromptNoteItem], tokens: int, values: Mapping[str, str] | None = None
     ) -> None:
         """Add a note on the items before the question.
@@ -171,36 +173,41 @@ class PromptNotes:
             tokens: Their number of tokens.
             values: As `PromptNote.values`. Default: empty.
         """
-        known = self._notes.get((self.question or "", part))
-        if self.question is None or (known is None and not items and part != START):
+        old_note = self._notes.get((self.question_id or "", part))
+        if self.question_id is None or (old_note is None and not items and part != START):
             return
-        made = PromptNote(
-            message_id=self.question,
+        new_note = PromptNote(
+            message_id=self.question_id,
             part=part,
             reader=self._reader,
             items=tuple(items),
             tokens=tokens,
             values=values or {},
-            begins=self._begins,
-            said=self._said[self.question],
+            begins=self._first_message,
+            said=self._text_digests[self.question_id],
         )
-        if known is None or _said_by(known) != _said_by(made):
-            self._put(made)
+        if old_note is None or _shown_content(old_note) != _shown_content(new_note):
+            self._set_note(new_note)
 
-    def keeping(self, database: Database) -> None:
-        """Store the new notes, unless this fails or other writers delay it beyond `PATIENCE`."""
-        if (at := self._at) is None or not (notes := [*self._new.values()]):
+    def store_notes(self, database: Database) -> None:
+        """Store the new notes, unless this fails or other writers delay it beyond `WRITE_TIMEOUT`."""
+        if (at := self._thread) is None or not (notes := [*self._new.values()]):
             return
-        keep = partial(_keep, at=at, notes=notes, now=database.now(), until=time.monotonic() + PATIENCE)
+        write_notes = partial(
+            _write_notes, at=at, notes=notes, now=database.now(), until=time.monotonic() + WRITE_TIMEOUT
+        )
         check_cancelled()
-        with place_given_up(), suppress(RuntimeError):  # no thread can be started
-            wait([_writing.submit(lambda: _attempt("prompt.note", lambda: database.engine.write(keep)))], PATIENCE)
+        with release_slot(), suppress(RuntimeError):  # no thread can be started
+            wait(
+                [_write_workers.submit(lambda: _try_call("prompt.note", lambda: database.engine.write(write_notes)))],
+                WRITE_TIMEOUT,
+            )
 
-    def _put(self, note: PromptNote) -> None:
+    def _set_note(self, note: PromptNote) -> None:
         self._new[note.message_id, note.part] = self._notes[note.message_id, note.part] = note
 
 
-def opening(
+def load_notes(
     database: Database, config: Mapping[str, Any], messages: Sequence[BaseMessage], reader: str = ""
 ) -> PromptNotes:
     """Load the notes on a prompt. Without a thread, they are empty and no note is added.
@@ -211,15 +218,15 @@ def opening(
         messages: The prompt, without the inserted memory.
         reader: The source of the items, see `PromptNote.reader`. Default: "".
     """
-    at = thread_of(database.scopes, config)
-    keys = [message.id for message in messages if message.id and is_said_by_user(message)]
+    at = thread_of_run(database.scopes, config)
+    keys = [message.id for message in messages if message.id and is_from_user(message)]
     if at is None or not keys:
         return PromptNotes(None, reader, messages)
-    notes = _attempt("prompt.notes", lambda: database.engine.read(lambda tx: shown(tx, at, keys, reader)))
+    notes = _try_call("prompt.notes", lambda: database.engine.read(lambda tx: read_notes(tx, at, keys, reader)))
     return PromptNotes(None if notes is None else at, reader, messages, notes or ())
 
 
-def counting(database: Database, at: ThreadKey, keys: Sequence[str]) -> int:
+def count_tokens(database: Database, at: ThreadKey, keys: Sequence[str]) -> int:
     """Count the tokens of the items before some messages in the prompts of a thread.
 
     Args:
@@ -227,12 +234,12 @@ def counting(database: Database, at: ThreadKey, keys: Sequence[str]) -> int:
         at: The thread, or the conversation of a graph nested in it.
         keys: The ids of the messages.
     """
-    where = {"path": at.path, "name": thread_around(at.name), "keys": json.dumps(keys)}
-    rows = _attempt("prompt.tokens", lambda: database.engine.read(lambda tx: query.tokens_put(tx, **where)))
+    params = {"path": at.path, "name": outer_thread(at.name), "keys": json.dumps(keys)}
+    rows = _try_call("prompt.tokens", lambda: database.engine.read(lambda tx: query.prompt_note_tokens(tx, **params)))
     return int(rows[0]["tokens"]) if rows else 0
 
 
-def _attempt(name: str, function: Callable[[], T]) -> T | None:
+def _try_call(name: str, function: Callable[[], T]) -> T | None:
     """Call a function of the database; return None if it fails, so that a prompt never fails.
 
     Errors are logged, unless the database is busy, read-only or too slow.
@@ -247,7 +254,7 @@ def _attempt(name: str, function: Callable[[], T]) -> T | None:
         return None
 
 
-def shown(
+def read_notes(
     tx: Transaction, at: ThreadKey, keys: Sequence[str] | None = None, reader: str | None = None, *, after: int = 0
 ) -> list[PromptNote]:
     """Return the notes on the prompts of a thread, the oldest first.
@@ -259,16 +266,16 @@ def shown(
         reader: The source of the items. Default: any.
         after: The time of the oldest note, in microseconds since 1970. Default: all.
     """
-    asked = {"reader": reader, "every": int(keys is None), "keys": json.dumps(keys or []), "after": after}
-    return [_note(row) for row in query.prompt_notes(tx, **at._asdict(), **asked)]
+    filters = {"reader": reader, "all_keys": int(keys is None), "keys": json.dumps(keys or []), "after": after}
+    return [_note_from_row(row) for row in query.prompt_notes(tx, **at._asdict(), **filters)]
 
 
-def sweep(tx: Transaction, *, now: int) -> None:
-    """Delete the notes of all threads that are older than `KEPT_FOR`."""
-    query.delete_old_prompt_notes(tx, before=now - KEPT_FOR)
+def delete_old_notes(tx: Transaction, *, now: int) -> None:
+    """Delete the notes of all threads that are older than `NOTE_LIFETIME`."""
+    query.delete_old_prompt_notes(tx, before=now - NOTE_LIFETIME)
 
 
-def erase_elsewhere(tx: Transaction, low: str, high: str, name: str | None) -> bool:
+def erase_other_threads(tx: Transaction, low: str, high: str, name: str | None) -> bool:
     """Delete the notes of all threads on memories in a range of paths.
 
     With the name of a thread, only notes on core memory are deleted.
@@ -276,32 +283,37 @@ def erase_elsewhere(tx: Transaction, low: str, high: str, name: str | None) -> b
     Returns:
         Whether any were deleted.
     """
-    return bool(query.erase_shown_elsewhere(tx, low=low, high=high, everything=int(name is None)))
+    return bool(query.erase_notes_of_reader(tx, low=low, high=high, everything=int(name is None)))
 
 
-def _keep(tx: Transaction, at: ThreadKey, notes: Sequence[PromptNote], now: int, until: float) -> None:
+def _write_notes(tx: Transaction, at: ThreadKey, notes: Sequence[PromptNote], now: int, until: float) -> None:
     if time.monotonic() > until:
         return  # the prompt has gone on without them
-    sweep(tx, now=now)
-    namespace = queries.number_of(tx, at.path)
+    delete_old_notes(tx, now=now)
+    namespace = queries.ensure_namespace(tx, at.path)
     rows = []
     for note in sorted(notes, key=lambda note: (note.message_id, note.part, note.reader)):
         row = {"namespace": namespace, "name": at.name, "key": note.message_id, "part": note.part}
-        row |= {"reader": note.reader, "tokens": note.tokens, "stands": int(note.stands), "body": _body(note)}
-        rows.append(row | {"now": now if note.created_at is None else micros(note.created_at)})
-    query.keep_prompt_note.many(tx, rows)
+        row |= {
+            "reader": note.reader,
+            "tokens": note.tokens,
+            "in_prompt": int(note.is_active),
+            "body": _encode_body(note),
+        }
+        rows.append(row | {"now": now if note.created_at is None else to_micros(note.created_at)})
+    query.save_prompt_note.run_many(tx, rows)
 
 
-def _said_by(note: PromptNote) -> tuple[Any, ...]:
-    return note.stands, note.begins, dict(note.values), [each[:2] for each in note.items]
+def _shown_content(note: PromptNote) -> tuple[Any, ...]:
+    return note.is_active, note.begins, dict(note.values), [each[:2] for each in note.items]
 
 
-def _body(note: PromptNote) -> bytes:
+def _encode_body(note: PromptNote) -> bytes:
     items = [list(item._replace(signals=dict(item.signals))) for item in note.items]
     return write_plain({"items": items, "values": dict(note.values), "begins": note.begins, "said": note.said})
 
 
-def _note(row: Any) -> PromptNote:
+def _note_from_row(row: Any) -> PromptNote:
     body = read_plain(bytes(row["body"]))
     items = [PromptNoteItem(*each) for each in body.pop("items")]
     return PromptNote(
@@ -310,24 +322,24 @@ def _note(row: Any) -> PromptNote:
         reader=row["reader"],
         items=tuple(each._replace(row=each.row and (each.row[0], each.row[1])) for each in items),
         tokens=row["tokens"],
-        stands=bool(row["stands"]),
-        created_at=moment(row["created_at"]),
+        is_active=bool(row["in_prompt"]),
+        created_at=from_micros(row["created_at"]),
         **body,
     )
 
 
-def _said(message: BaseMessage) -> str:
+def _text_digest(message: BaseMessage) -> str:
     return queries.digest(str(message.text).encode("utf-8", "surrogatepass")).hex()
 
 
-def _begins_with(messages: Sequence[BaseMessage]) -> str | None:
+def _first_message_id(messages: Sequence[BaseMessage]) -> str | None:
     """Return the id of the newest summary, else of the first message after system messages."""
-    said = [message for message in messages if role_of(message) != "system"]
-    summaries = [message for message in said if summary_in(message) is not None]
-    return next((message.id for message in (*summaries[-1:], *said[:1])), None)
+    non_system = [message for message in messages if role_of(message) != "system"]
+    summaries = [message for message in non_system if summary_in(message) is not None]
+    return next((message.id for message in (*summaries[-1:], *non_system[:1])), None)
 
 
-def thread_of(scopes: Scopes, config: Mapping[str, Any]) -> ThreadKey | None:
+def thread_of_run(scopes: Scopes, config: Mapping[str, Any]) -> ThreadKey | None:
     """Return the thread of a run, or None.
 
     Args:
@@ -336,6 +348,6 @@ def thread_of(scopes: Scopes, config: Mapping[str, Any]) -> ThreadKey | None:
     """
     name = (config.get("configurable") or {}).get("thread_id")
     try:
-        return None if name is None else ThreadKey(path_of(scopes.resolve(None, config)), id_of(name, "thread"))
+        return None if name is None else ThreadKey(path_of(scopes.resolve(None, config)), check_id(name, "thread"))
     except InvalidInput:
         return None  # code that requires a thread raises its own error

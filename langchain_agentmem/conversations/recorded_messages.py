@@ -13,27 +13,27 @@ from contextlib import suppress
 
 from langchain_core.messages import BaseMessage, RemoveMessage
 
-from langchain_agentmem.base.namespaces import ThreadKey, id_of
+from langchain_agentmem.base.namespaces import ThreadKey, check_id
 from langchain_agentmem.conversations import message_log
-from langchain_agentmem.conversations.compaction_records import newest_dropped, storable
+from langchain_agentmem.conversations.compaction_records import newest_dropped_keys, to_storable
 from langchain_agentmem.conversations.log_entries import entry_of
-from langchain_agentmem.conversations.message_log import copy, forget
+from langchain_agentmem.conversations.message_log import copy_thread_entries, delete_thread_entries
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages.langchain_messages import to_langchain
-from langchain_agentmem.messages.message import Message, decode_body, encode_body, plain
-from langchain_agentmem.messages.message_marks import MARKS, is_filler, is_made
-from langchain_agentmem.rewinding.outlook import SearchView, said_from
+from langchain_agentmem.messages.message import Message, decode_body, encode_body, escape_name
+from langchain_agentmem.messages.message_marks import MARKS, is_filler, is_from_compaction
+from langchain_agentmem.rewinding.search_view import SearchView, visible_messages
 from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.part import CheckpointMessage, RecordedMessage
 from langchain_agentmem.storage.transaction import Row
 
-__all__ = ["copy", "current_turn", "forget", "named", "note"]
+__all__ = ["copy_thread_entries", "current_turn", "delete_thread_entries", "name_messages", "record_messages"]
 
-_NEWEST, _MOST = 200, 4_000
+_FIRST_LIMIT, _MAX_LIMIT = 200, 4_000
 """The number of messages read at first to find a user's newest message, and the maximum number."""
 
 
-def named(messages: Sequence[CheckpointMessage], now: int) -> dict[str, RecordedMessage]:
+def name_messages(messages: Sequence[CheckpointMessage], now: int) -> dict[str, RecordedMessage]:
     """Return the messages to record, by their names; the last one if an id is repeated.
 
     A message without an id is named by its content, and by the number of earlier messages with this content.
@@ -43,31 +43,31 @@ def named(messages: Sequence[CheckpointMessage], now: int) -> dict[str, Recorded
         now: The time of messages that have none.
     """
     found: dict[str, RecordedMessage] = {}
-    times: Counter[str] = Counter()
-    for given, body in messages:
+    repeats: Counter[str] = Counter()
+    for message_id, body in messages:
         if isinstance(body, RemoveMessage):
             continue
-        stored = None if isinstance(body, BaseMessage) else body
-        message = storable(body) if stored is None else decode_body(stored, given or "-")
+        stored_body = None if isinstance(body, BaseMessage) else body
+        message = to_storable(body) if stored_body is None else decode_body(stored_body, message_id or "-")
         marked = not MARKS.isdisjoint((message.langchain or {}).get("additional_kwargs") or ())
-        shown = to_langchain(message) if marked else None
-        if shown is not None and is_filler(shown):
+        converted = to_langchain(message) if marked else None
+        if converted is not None and is_filler(converted):
             continue
-        entry = _entry(message, stored, now)
+        entry = _make_entry(message, stored_body, now)
         digest = queries.digest(entry.body)
         key = ""
         with suppress(InvalidInput):
-            key = id_of(given, "message")
-        if nameless := not key:
+            key = check_id(message_id, "message")
+        if is_nameless := not key:
             key = f"msg-{digest.hex()}"
-            times[key] += 1
-            key = key if times[key] == 1 else f"{key}-{times[key]}"
-        made = shown is not None and is_made(shown)
-        found[key] = RecordedMessage(entry._replace(key=key, follows=True), digest, nameless, made)
+            repeats[key] += 1
+            key = key if repeats[key] == 1 else f"{key}-{repeats[key]}"
+        is_generated = converted is not None and is_from_compaction(converted)
+        found[key] = RecordedMessage(entry._replace(key=key, follows=True), digest, is_nameless, is_generated)
     return found
 
 
-def note(
+def record_messages(
     tx: Transaction,
     path: str,
     name: str,
@@ -82,68 +82,73 @@ def note(
         tx: The transaction.
         path: The path of the thread's namespace.
         name: The thread's id.
-        messages: The result of `named`.
+        messages: The result of `name_messages`.
         known: The messages that the thread's line shows under these names: digests of their bodies, or None for a
             removed message.
         now: The time, in microseconds since 1970.
     """
-    unknown = [
+    unrecorded = [
         (key, each)
         for key, each in messages.items()
-        if key not in known or not (each.made or each.nameless or known[key] == each.hash)
+        if key not in known or not (each.is_compacted or each.has_no_id or known[key] == each.hash)
     ]
-    if not unknown:
+    if not unrecorded:
         return []
-    entries = [each.entry for _, each in unknown]
-    made = {key for key, each in unknown if each.made}
-    stored = message_log.append(tx, ThreadKey(path, name), entries, now=now, newer=True, made=made)
+    entries = [each.entry for _, each in unrecorded]
+    generated = {key for key, each in unrecorded if each.is_compacted}
+    stored = message_log.append(tx, ThreadKey(path, name), entries, now=now, newer=True, generated=generated)
     new = set(stored.keys)
-    return [each._replace(new=key in new) for key, each in unknown if key in new or not each.made]
+    return [each._replace(new=key in new) for key, each in unrecorded if key in new or not each.is_compacted]
 
 
-def current_turn(tx: Transaction, outlook: SearchView, now: int) -> frozenset[int]:
+def current_turn(tx: Transaction, search_view: SearchView, now: int) -> frozenset[int]:
     """Return the documents of the current turn's messages in the running model's context.
 
     They include later messages that the run does not see: its own messages may be stored before the run sees them.
     """
-    if outlook.turn is None:
+    if search_view.turn is None:
         return frozenset()
-    at, before = ThreadKey(*outlook.turn[:2]), outlook.turn.before
-    turn, unseen = _newest_turn(tx, at, outlook, now)
+    at, before = ThreadKey(*search_view.turn[:2]), search_view.turn.run_start
+    turn, unseen = _newest_turn(tx, at, search_view, now)
     if turn and before is not None and turn[-1]["follows"]:
-        there = outlook._replace(point=before, view=before.view(tx, now))
-        if said_from(tx, there, {turn[-1]["slot"]}, now):
+        earlier_view = search_view._replace(point=before, view=before.view(tx, now))
+        if visible_messages(tx, earlier_view, {turn[-1]["slot"]}, now):
             turn = []
-    left = outlook.context
-    if turn and left is None:
-        left = frozenset(row["key"] for row in turn).difference(newest_dropped(tx, at))
-    rows = [*(() if outlook.abandoned else unseen), *(row for row in turn if row["key"] in (left or ()))]
+    context_keys = search_view.context_ids
+    if turn and context_keys is None:
+        context_keys = frozenset(row["key"] for row in turn).difference(newest_dropped_keys(tx, at))
+    rows = [*(() if search_view.abandoned else unseen), *(row for row in turn if row["key"] in (context_keys or ()))]
     return frozenset(row["document_id"] for row in rows)
 
 
-def _newest_turn(tx: Transaction, at: ThreadKey, outlook: SearchView, now: int) -> tuple[list[Row], list[Row]]:
+def _newest_turn(tx: Transaction, at: ThreadKey, search_view: SearchView, now: int) -> tuple[list[Row], list[Row]]:
     """Return visible messages since the user's newest, newest first, and unseen later ones."""
-    limit = _NEWEST
+    limit = _FIRST_LIMIT
     while True:
         turn: list[Row] = []
         unseen: list[Row] = []
         rows = query.newest_documents(tx, **at._asdict(), kind=message_log.CONVERSATION, limit=limit)
-        seen = {row["slot"] for row in said_from(tx, outlook, {row["slot"] for row in rows if row["follows"]}, now)}
+        seen = {
+            row["slot"]
+            for row in visible_messages(tx, search_view, {row["slot"] for row in rows if row["follows"]}, now)
+        }
         for row in rows:
             if turn and turn[-1]["role"] == "user" and row["slot"] != turn[-1]["slot"]:
                 return turn, unseen
             (turn if not row["follows"] or row["slot"] in seen else unseen).append(row)
         if turn and turn[-1]["role"] == "user":
             return turn, unseen
-        if not rows or limit == _MOST:
+        if not rows or limit == _MAX_LIMIT:
             return [], unseen
-        limit = _MOST
+        limit = _MAX_LIMIT
 
 
-def _entry(message: Message, body: bytes | None, now: int) -> message_log.LogEntry:
+def _make_entry(message: Message, body: bytes | None, now: int) -> message_log.LogEntry:
     try:
         entry = entry_of(message, now, body=body)
     except MessageError:  # its time or its id is invalid
-        whole = encode_body(message) if body is None else body
-        entry = message_log.LogEntry("", whole, message.text, now, role=plain(message.role), sender=plain(message.name))
-    return entry._replace(kept=body is not None)
+        encoded = encode_body(message) if body is None else body
+        entry = message_log.LogEntry(
+            "", encoded, message.text, now, role=escape_name(message.role), sender=escape_name(message.name)
+        )
+    return entry._replace(body_stored=body is not None)

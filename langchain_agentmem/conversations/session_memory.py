@@ -40,18 +40,18 @@ from pydantic import Field, model_validator
 
 from langchain_agentmem.base import encoding
 from langchain_agentmem.base.argument_checks import Options, check_flag, check_instance
-from langchain_agentmem.base.concurrency import awaited, in_worker
+from langchain_agentmem.base.concurrency import awaited, run_in_worker
 from langchain_agentmem.base.encoding import read_plain, write_plain
-from langchain_agentmem.base.namespaces import ThreadKey, ThreadLike, id_of, path_of
+from langchain_agentmem.base.namespaces import ThreadKey, ThreadLike, check_id, path_of
 from langchain_agentmem.conversations import log_entries, message_log
-from langchain_agentmem.conversations.compaction_records import CompactionRecord, headers, load
-from langchain_agentmem.conversations.conversation_part import TEXTS
-from langchain_agentmem.conversations.log_entries import assembled, post_entry, role_rounds, round_entry
-from langchain_agentmem.conversations.message_log import AppendResult, LogEntry, says_the_same
-from langchain_agentmem.conversations.persistence import LogMemory, checked_retention
+from langchain_agentmem.conversations.compaction_records import CompactionRecord, load_headers, load_record
+from langchain_agentmem.conversations.conversation_part import TEXT_COLUMNS
+from langchain_agentmem.conversations.log_entries import assemble_rounds, post_entry, role_rounds, round_entry
+from langchain_agentmem.conversations.log_memory import LogMemory, check_retention
+from langchain_agentmem.conversations.message_log import AppendResult, LogEntry, is_same_content
 from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 from langchain_agentmem.language_models.model_calls import compaction_key
-from langchain_agentmem.messages.message_marks import Summary, sections, summary_in, summary_message
+from langchain_agentmem.messages.message_marks import Summary, format_summary, summary_in, summary_message
 from langchain_agentmem.messages.role_rounds import (
     Attachment,
     AttachmentType,
@@ -65,7 +65,7 @@ from langchain_agentmem.messages.role_rounds import (
 )
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import MemoryVersion, MemoryView, VersionDraft, WriteTarget
-from langchain_agentmem.rewinding.thread_memory import ThreadPosition, thread_point
+from langchain_agentmem.rewinding.thread_memory import ThreadPosition, thread_position
 from langchain_agentmem.search.search_index import DocumentSeries
 from langchain_agentmem.storage import Transaction, queries
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
@@ -102,17 +102,17 @@ class ThreadLog:
             StepIsOver: Another attempt of the task has taken its place.
         """
         del at, retention  # all entries that a thread's checkpoints show are kept
-        view, place = self._point.open(tx, now)
-        known = _named(tx, view, [entry.key for entry in entries])
-        fresh: list[LogEntry] = []
+        view, target = self._point.open_for_write(tx, now)
+        existing = _load_by_key(tx, view, [entry.key for entry in entries])
+        new_entries: list[LogEntry] = []
         for entry in entries:
-            old = known.setdefault(entry.key, entry)
+            old = existing.setdefault(entry.key, entry)
             if old is entry:
-                fresh.append(entry)
-            elif not says_the_same(old, entry):
-                raise message_log.taken(entry.key)
-        self._write(tx, place, list(map(_draft, fresh)), now)
-        return AppendResult([entry.key for entry in fresh], [])
+                new_entries.append(entry)
+            elif not is_same_content(old, entry):
+                raise message_log.key_taken_error(entry.key)
+        self._write(tx, target, list(map(_entry_draft, new_entries)), now)
+        return AppendResult([entry.key for entry in new_entries], [])
 
     def update(
         self, tx: Transaction, at: ThreadKey, key: str, change: Callable[[LogEntry], LogEntry], *, now: int
@@ -127,12 +127,12 @@ class ThreadLog:
             StepIsOver: Another attempt of the task has taken its place.
         """
         del at
-        view, place = self._point.open(tx, now)
-        old = _named(tx, view, [key])[key]
+        view, target = self._point.open_for_write(tx, now)
+        old = _load_by_key(tx, view, [key])[key]
         entry = change(old)
         if entry.body == old.body:
             return False
-        self._write(tx, place, [_draft(entry._replace(slot=old.slot))], now)
+        self._write(tx, target, [_entry_draft(entry._replace(slot=old.slot))], now)
         return True
 
     def clear(self, tx: Transaction, at: ThreadKey, *, keep_description: bool) -> int:
@@ -147,57 +147,59 @@ class ThreadLog:
         """
         del at, keep_description  # it has none
         now = self._database.now()
-        view, place = self._point.open(tx, now)
+        view, target = self._point.open_for_write(tx, now)
         drafts = [
             VersionDraft(kind, each.key, None, now)
             for kind in (ROUND_KIND, POST_KIND)
-            for each in memory_rows.current(tx, view, kind)
+            for each in memory_rows.load_current(tx, view, kind)
         ]
-        self._write(tx, place, drafts, now)
+        self._write(tx, target, drafts, now)
         return len(drafts)
 
     def get(self, tx: Transaction, at: ThreadKey, key: str) -> LogEntry | None:
         """Return one entry by its key, or None."""
         del at
-        return _named(tx, self._view(tx), [key]).get(key)
+        return _load_by_key(tx, self._view(tx), [key]).get(key)
 
     def rounds(self, tx: Transaction, at: ThreadKey) -> tuple[list[LogEntry], list[LogEntry]]:
         """Return the rounds and all messages, each in the order of writing."""
         del at
         view = self._view(tx)
-        begun, said = (map(_stored, memory_rows.current(tx, view, kind)) for kind in (ROUND_KIND, POST_KIND))
-        return sorted(begun, key=_SLOT), sorted(said, key=_SLOT)
+        round_entries, post_entries = (
+            map(_entry_from_version, memory_rows.load_current(tx, view, kind)) for kind in (ROUND_KIND, POST_KIND)
+        )
+        return sorted(round_entries, key=_SLOT), sorted(post_entries, key=_SLOT)
 
     def _view(self, tx: Transaction) -> MemoryView:
         return self._point.view(tx, self._database.now())
 
-    def _write(self, tx: Transaction, place: WriteTarget, drafts: Sequence[VersionDraft], now: int) -> None:
+    def _write(self, tx: Transaction, target: WriteTarget, drafts: Sequence[VersionDraft], now: int) -> None:
         series = DocumentSeries(self._point.path, POST_KIND, self._point.name)
-        memory_rows.write(tx, place, drafts, series=series, now=now)
+        memory_rows.write(tx, target, drafts, series=series, now=now)
 
 
-def is_of_thread(given: Any) -> bool:
+def is_thread_like(value: Any) -> bool:
     """Return whether a value is a config or a runtime of LangGraph, not an id."""
-    return isinstance(given, Mapping) or hasattr(given, "stream_writer")
+    return isinstance(value, Mapping) or hasattr(value, "stream_writer")
 
 
-def _named(tx: Transaction, view: MemoryView, keys: Iterable[str]) -> dict[str, LogEntry]:
+def _load_by_key(tx: Transaction, view: MemoryView, keys: Iterable[str]) -> dict[str, LogEntry]:
     """Return rounds and posts by their keys, which they never share."""
     wanted = list(keys)
-    begun = memory_rows.named(tx, view, ROUND_KIND, wanted)
-    rows = begun | memory_rows.named(tx, view, POST_KIND, wanted)
-    return {key: _stored(kept) for key, kept in rows.items()}
+    round_rows = memory_rows.load_named(tx, view, ROUND_KIND, wanted)
+    rows = round_rows | memory_rows.load_named(tx, view, POST_KIND, wanted)
+    return {key: _entry_from_version(version) for key, version in rows.items()}
 
 
-def _draft(entry: LogEntry) -> VersionDraft:
+def _entry_draft(entry: LogEntry) -> VersionDraft:
     """Return an entry as a row. A new version refers to the first one, which has the position."""
-    extra: dict[str, Any] = {name: value for name in TEXTS if (value := getattr(entry, name)) is not None}
+    extra: dict[str, Any] = {name: value for name in TEXT_COLUMNS if (value := getattr(entry, name)) is not None}
     if entry.attachments is not None:
         extra["attachments"] = read_plain(entry.attachments)
     if entry.slot:
         extra["first"] = entry.slot
-    if entry.findable:
-        extra["words"] = entry.words
+    if entry.is_searchable:
+        extra["words"] = entry.search_text
         if entry.role != "tool" and entry.sender is not None:
             extra["speaker"] = entry.sender
     return VersionDraft(
@@ -207,29 +209,29 @@ def _draft(entry: LogEntry) -> VersionDraft:
         entry.created_at,
         label=entry.kind,
         extra=extra,
-        findable=entry.findable,
+        findable=entry.is_searchable,
     )
 
 
-def _stored(kept: MemoryVersion) -> LogEntry:
-    texts: dict[str, Any] = {name: kept.extra.get(name) for name in TEXTS}
-    attachments = kept.extra.get("attachments")
+def _entry_from_version(version: MemoryVersion) -> LogEntry:
+    texts: dict[str, Any] = {name: version.extra.get(name) for name in TEXT_COLUMNS}
+    attachments = version.extra.get("attachments")
     return LogEntry(
-        kept.key,
-        kept.body,
+        version.key,
+        version.body,
         "",
-        kept.created_at,
-        kind=kept.label or message_log.MESSAGE,
+        version.created_at,
+        kind=version.label or message_log.MESSAGE,
         attachments=None if attachments is None else write_plain(attachments),
-        written_at=kept.written_at,
-        slot=kept.extra.get("first", kept.number),
+        written_at=version.written_at,
+        slot=version.extra.get("first", version.number),
         **texts,
     )
 
 
 ROLE_LANE = "role:"
 """The beginning of the name of a role's lane."""
-KEPT = 3
+MAX_COMPACTIONS = 3
 """The number of compactions kept for a role: if a change invalidates the newest, an earlier one is used."""
 
 
@@ -283,20 +285,20 @@ class RoleHistory(NamedTuple):
     """A role's view of a session at one moment.
 
     Attributes:
-        rest: The rounds without a summary.
+        remaining: The rounds without a summary.
         record: The compaction of the other rounds, or None.
         slots: The newest row of each round.
     """
 
-    rest: list[Round]
+    remaining: list[Round]
     record: CompactionRecord | None
     slots: dict[str, int]
 
     @property
     def summary(self) -> Summary | None:
         """The summary of the other rounds, or None."""
-        made: Any = self.record and self.record.items[0]
-        return made and (summary_in(made) or Summary())
+        message: Any = self.record and self.record.items[0]
+        return message and (summary_in(message) or Summary())
 
     @property
     def compacted(self) -> CompactedMessage | None:
@@ -304,21 +306,21 @@ class RoleHistory(NamedTuple):
         if self.record is None or (summary := self.summary) is None:
             return None
         is_prose = replace(summary, summary="").is_empty  # which has no headings
-        text = summary.summary if is_prose else sections(summary)
+        text = summary.summary if is_prose else format_summary(summary)
         return CompactedMessage(end_index=self.record.reached, summary=text)
 
-    def record_with(self, going: Sequence[Round], summary: Summary, *, tried: bool, saved: int) -> CompactionRecord:
+    def next_record(self, rounds: Sequence[Round], summary: Summary, *, tried: bool, saved: int) -> CompactionRecord:
         """Return the next compaction, whose summary also covers some of the remaining rounds.
 
         Args:
-            going: These rounds.
+            rounds: These rounds.
             summary: The summary, which continues the one before.
             tried: Whether a model was available.
             saved: The number of tokens that the summary saves for these rounds.
         """
         before = self.record or CompactionRecord(digest=b"", reached=0, items=())
-        digest = queries.digest(before.digest + sections(summary).encode())
-        new = [each.id for each in going if each.id not in before.dropped]
+        digest = queries.digest(before.digest + format_summary(summary).encode())
+        new = [each.id for each in rounds if each.id not in before.dropped]
         return CompactionRecord(
             digest=digest,
             reached=before.reached + len(new),
@@ -328,17 +330,17 @@ class RoleHistory(NamedTuple):
             provisional=summary.provisional,
             tried=tried,
             saved=saved + before.saved,
-            slot=max(before.slot or 0, *(self.slots[each.id] for each in going)),
+            slot=max(before.slot or 0, *(self.slots[each.id] for each in rounds)),
         )
 
-    def due(self, config: CompactorConfig) -> list[Round]:
+    def due_rounds(self, config: CompactorConfig) -> list[Round]:
         """Return the rounds to summarize now; none below the threshold."""
-        if not config.enabled or len(self.rest) < config.threshold:
+        if not config.enabled or len(self.remaining) < config.threshold:
             return []
-        return self.rest[: -config.retain_recent]
+        return self.remaining[: -config.retain_recent]
 
 
-def seen_by(tx: Transaction, at: ThreadKey, role: str, *, include_failures: bool = False) -> RoleHistory:
+def load_role_history(tx: Transaction, at: ThreadKey, role: str, *, include_failures: bool = False) -> RoleHistory:
     """Read a role's view of a session.
 
     Args:
@@ -350,18 +352,18 @@ def seen_by(tx: Transaction, at: ThreadKey, role: str, *, include_failures: bool
     Raises:
         StorageError: The record of the compaction is damaged.
     """
-    begun, said = message_log.rounds(tx, at)
-    newest = headers(tx, at, lane_of(role))
-    record = load(tx, at, newest[0].id) if newest else None
-    rounds = role_rounds(assembled(begun, said), role, include_failures=include_failures)
-    rows = {row.key: row.slot for row in (*begun, *said)}
+    round_entries, messages = message_log.rounds(tx, at)
+    newest = load_headers(tx, at, lane_of(role))
+    record = load_record(tx, at, newest[0].id) if newest else None
+    rounds = role_rounds(assemble_rounds(round_entries, messages), role, include_failures=include_failures)
+    rows = {row.key: row.slot for row in (*round_entries, *messages)}
     slots = {
         each.id: max(rows.get(key, 0) for key in (each.id, *(post.id for post in each.post_list))) for each in rounds
     }
-    gone = set(record.dropped) if record else set()
-    reach = record.slot or 0 if record else 0
-    rest = [each for each in rounds if each.id not in gone or slots[each.id] > reach]
-    return RoleHistory(rest, record, slots)
+    dropped = set(record.dropped) if record else set()
+    last_slot = record.slot or 0 if record else 0
+    remaining = [each for each in rounds if each.id not in dropped or slots[each.id] > last_slot]
+    return RoleHistory(remaining, record, slots)
 
 
 def lane_of(role: str) -> str:
@@ -370,10 +372,10 @@ def lane_of(role: str) -> str:
     Raises:
         InvalidInput: The role is invalid.
     """
-    return ROLE_LANE + id_of(role, "role")
+    return ROLE_LANE + check_id(role, "role")
 
 
-def told(rounds: Sequence[Round], first: int) -> list[BaseMessage]:
+def rounds_as_messages(rounds: Sequence[Round], first: int) -> list[BaseMessage]:
     """Convert rounds to messages for a summary: all posts, with the texts of attachments.
 
     Args:
@@ -428,22 +430,22 @@ class SessionMemory(LogMemory):
         retention: Retention | None = None,
     ) -> None:
         self._database = database_of(memory)
-        self._retention = checked_retention(retention)
-        if is_of_thread(session_id):
-            point = thread_point(self._database, session_id)
+        self._retention = check_retention(retention)
+        if is_thread_like(session_id):
+            point = thread_position(self._database, session_id)
             if self._retention is not None or (namespace is not None and path_of(namespace) != point.path):
                 raise InvalidInput(
                     "The session of a thread is in the namespace that its config names, and keeps what its checkpoints "
                     "show: leave namespace= and retention= out."
                 )
             self._id_name = "thread_id"
-            self._at, self._log = ThreadKey(point.path, point.name), ThreadLog(point, self._database)
+            self._key, self._log = ThreadKey(point.path, point.name), ThreadLog(point, self._database)
         else:
             if session_id is None:
                 session_id = f"conv-{self._database.new_id()}"
             path = path_of(self._database.scopes.resolve(namespace))
-            self._at = ThreadKey(path, id_of(session_id, "session"))
-        self.session_id = self._at.name
+            self._key = ThreadKey(path, check_id(session_id, "session"))
+        self.session_id = self._key.name
 
     @property
     def follows_thread(self) -> bool:
@@ -461,11 +463,11 @@ class SessionMemory(LogMemory):
         Returns:
             The round, in state "created" and without posts.
         """
-        new = Round.create(user_query)
-        append = self._append([round_entry(new, self._database.now())])
-        self._run("create_round", append, write=True, round_id=new.id, user_query=user_query)
-        self._database.background.wake(compaction_key(self._at, ROLE_LANE))
-        return new
+        new_round = Round.create(user_query)
+        append = self._append_operation([round_entry(new_round, self._database.now())])
+        self._run("create_round", append, write=True, round_id=new_round.id, user_query=user_query)
+        self._database.background.wake(compaction_key(self._key, ROLE_LANE))
+        return new_round
 
     acreate_round = awaited(create_round, writes=True)
 
@@ -496,16 +498,16 @@ class SessionMemory(LogMemory):
             InvalidInput: Sender or recipient are missing, or `post` is not a `Post`.
             MessageError: The round does not exist, or the post's id is taken by other content.
         """
-        new: Any = {"send_from": send_from, "send_to": send_to, "attachment_list": attachments}
-        given = check_instance(Post, post, "post") or Post.create(message, **new)
-        append = self._append([post_entry(given, round_id, self._database.now())])
+        post_fields: Any = {"send_from": send_from, "send_to": send_to, "attachment_list": attachments}
+        new_post = check_instance(Post, post, "post") or Post.create(message, **post_fields)
+        append = self._append_operation([post_entry(new_post, round_id, self._database.now())])
 
         def add(tx: Transaction) -> AppendResult:
             self._require_round(tx, round_id)
             return append(tx)
 
-        self._announce_added(self._run("add_post", add, write=True, round_id=round_id, post=given))
-        return given
+        self._announce_added(self._run("add_post", add, write=True, round_id=round_id, post=new_post))
+        return new_post
 
     aadd_post = awaited(add_post, writes=True)
 
@@ -531,7 +533,7 @@ class SessionMemory(LogMemory):
 
     def reset_memory(self) -> None:
         """Remove every round and message but the conversation's description."""
-        clear = partial(self._log.clear, at=self._at, keep_description=True)
+        clear = partial(self._log.clear, at=self._key, keep_description=True)
         self._run("reset", clear, write=True)
         self._announce_reset()
 
@@ -552,7 +554,7 @@ class SessionMemory(LogMemory):
 
     async def arounds(self) -> list[Round]:
         """Async version of `rounds`."""
-        return await in_worker(self._rounds)
+        return await run_in_worker(self._rounds)
 
     def get_role_rounds(self, role: str, include_failure_rounds: bool = False) -> list[Round]:  # noqa: FBT001, FBT002
         """Return the rounds as one role sees them.
@@ -592,9 +594,9 @@ class SessionMemory(LogMemory):
         failures = check_flag("include_failure_rounds", include_failure_rounds)
         if self.follows_thread:
             return self.get_role_rounds(role, failures), None
-        see = partial(seen_by, at=self._at, role=role, include_failures=failures)
-        seen = self._run("read", see, role=role)
-        return seen.rest, seen.compacted
+        load_history = partial(load_role_history, at=self._key, role=role, include_failures=failures)
+        history = self._run("read", load_history, role=role)
+        return history.remaining, history.compacted
 
     aget_role_rounds_with_compaction = awaited(get_role_rounds_with_compaction)
 
@@ -613,13 +615,13 @@ class SessionMemory(LogMemory):
 
     # -- plumbing ----------------------------------------------------------------------------------------------
 
-    def _rounds(self, **asked: Any) -> list[Round]:
-        if "role" in asked:
-            _check_role(asked["role"])
-        return assembled(*self._run("read", partial(self._log.rounds, at=self._at), **asked))
+    def _rounds(self, **inputs: Any) -> list[Round]:
+        if "role" in inputs:
+            _check_role(inputs["role"])
+        return assemble_rounds(*self._run("read", partial(self._log.rounds, at=self._key), **inputs))
 
     def _require_round(self, tx: Transaction, round_id: str) -> LogEntry:
-        row = self._log.get(tx, self._at, id_of(round_id, "round", MessageError))
+        row = self._log.get(tx, self._key, check_id(round_id, "round", MessageError))
         if row is None or row.kind != message_log.ROUND:
             raise MessageError(
                 f"The session {safe_repr(self.session_id)} has no round {safe_repr(round_id)} that can be "
@@ -628,17 +630,17 @@ class SessionMemory(LogMemory):
         return row
 
     def _set_state(self, verb: str, round_id: str, state: RoundState) -> None:
-        now = self._now()
+        now = self._now_argument()
 
         def change(tx: Transaction) -> bool:
             row = self._require_round(tx, round_id)
-            given = Round.create(encoding.decode(row.body)["user_query"], id=row.key, state=state)
-            entry = round_entry(given, row.created_at)
-            return self._log.update(tx, self._at, row.key, lambda _: entry, **now)
+            changed = Round.create(encoding.decode(row.body)["user_query"], id=row.key, state=state)
+            entry = round_entry(changed, row.created_at)
+            return self._log.update(tx, self._key, row.key, lambda _: entry, **now)
 
         self._run(verb, change, write=True, round_id=round_id)
 
 
-def _check_role(given: Any) -> None:
-    if not isinstance(given, str):
-        raise MessageError(f"A role must be a text, not {safe_repr(given)}.")
+def _check_role(role: Any) -> None:
+    if not isinstance(role, str):
+        raise MessageError(f"A role must be a text, not {safe_repr(role)}.")

@@ -34,17 +34,17 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 import yaml
 
-from langchain_agentmem.base.argument_checks import check_flag, texts_given
-from langchain_agentmem.base.fencing import fenced, harmless
-from langchain_agentmem.base.files import path_of_file
-from langchain_agentmem.base.namespaces import id_of
+from langchain_agentmem.base.argument_checks import check_flag, parse_texts
+from langchain_agentmem.base.fencing import fence_text, sanitize_text
+from langchain_agentmem.base.files import check_path
+from langchain_agentmem.base.namespaces import check_id
 from langchain_agentmem.errors import InvalidInput, safe_repr
-from langchain_agentmem.messages.message_marks import block
-from langchain_agentmem.messages.role_rounds import Portable, fields_of
+from langchain_agentmem.messages.message_marks import memory_block
+from langchain_agentmem.messages.role_rounds import Portable, check_dict
 
 logger = logging.getLogger(__name__)
 
-LONGEST = 100_000
+MAX_TEXT_LENGTH = 100_000
 """The maximum number of characters of a condition or an instruction."""
 
 
@@ -71,15 +71,17 @@ class Experience(Portable):
         exp_id: Any = self.exp_id
         if isinstance(exp_id, str | int | float) and not isinstance(exp_id, bool):
             exp_id = str(exp_id).strip()
-        object.__setattr__(self, "exp_id", id_of(exp_id, "experience"))
-        object.__setattr__(self, "who", _roles(self.who))
+        object.__setattr__(self, "exp_id", check_id(exp_id, "experience"))
+        object.__setattr__(self, "who", _parse_roles(self.who))
         for name in ("when", "what"):
             text: Any = getattr(self, name)
-            of = f"the experience {safe_repr(self.exp_id)}"
+            owner = f"the experience {safe_repr(self.exp_id)}"
             if not isinstance(text, str) or not text.strip():
-                raise InvalidInput(f"'{name}' is missing from {of}. Write it as a text.")
-            if len(text) > LONGEST:
-                raise InvalidInput(f"'{name}' of {of} has {len(text):,} characters; {LONGEST:,} are allowed.")
+                raise InvalidInput(f"'{name}' is missing from {owner}. Write it as a text.")
+            if len(text) > MAX_TEXT_LENGTH:
+                raise InvalidInput(
+                    f"'{name}' of {owner} has {len(text):,} characters; {MAX_TEXT_LENGTH:,} are allowed."
+                )
 
     def is_for(self, role: str | None) -> bool:
         """Return whether the experience is meant for a role.
@@ -105,19 +107,19 @@ class Experience(Portable):
         Raises:
             InvalidInput: A field is missing or has a wrong type.
         """
-        fields = fields_of(cls, data, "exp_id")
+        fields = check_dict(cls, data, "exp_id")
         legacy: Any = fields.get("experience_text")
         when, what = (legacy if fields.get(name) is None else fields[name] for name in ("when", "what"))
         return cls(fields["exp_id"], fields.get("who") or (), when, what)
 
 
-def _roles(given: Any) -> tuple[str, ...]:
+def _parse_roles(given: Any) -> tuple[str, ...]:
     """Return the names of roles, each once."""
-    names = [] if given is None else texts_given(given, "The roles of an experience")
+    names = [] if given is None else parse_texts(given, "The roles of an experience")
     return tuple(dict.fromkeys(filter(None, map(str.strip, names))))
 
 
-PART: Final = "experiences"
+PROMPT_PART: Final = "experiences"
 
 
 def section(experiences: Iterable[Experience]) -> str:
@@ -128,25 +130,25 @@ def section(experiences: Iterable[Experience]) -> str:
     Args:
         experiences: The chosen experiences, the most important first.
     """
-    text = told(experiences)
-    return block(PART, text) if text else ""
+    text = format_instructions(experiences)
+    return memory_block(PROMPT_PART, text) if text else ""
 
 
-def told(experiences: Iterable[Experience]) -> str:
+def format_instructions(experiences: Iterable[Experience]) -> str:
     """Format instructions, each in a fence of its own, without the fence around them all.
 
     Args:
         experiences: The chosen experiences.
     """
-    return "\n".join(fenced("experience", harmless(each.what.strip()), id=each.exp_id) for each in experiences)
+    return "\n".join(fence_text("experience", sanitize_text(each.what.strip()), id=each.exp_id) for each in experiences)
 
 
 PREFIX, SUFFIX = "handcrafted_exp_", ".yaml"
 """The beginning and end of the names of new files."""
-LARGEST = 300_000
+MAX_FILE_BYTES = 300_000
 """The maximum number of bytes of a file."""
 _FIELDS = {"exp_id", "who", "when", "what", "experience_text"}
-_UNREADABLE = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
+_YAML_ERRORS = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
 """The errors that PyYAML raises for invalid YAML, or for a tag that does not fit its value."""
 
 
@@ -203,7 +205,7 @@ class ExperienceFolder:
     """
 
     def __init__(self, directory: str | os.PathLike[str], *, subfolders: bool = False) -> None:
-        self.directory = path_of_file(directory)
+        self.directory = check_path(directory)
         if not os.path.isdir(self.directory):  # noqa: PTH112 - the method of a path raises where it is too long
             raise InvalidInput(
                 f"There is no folder {safe_repr(str(self.directory))} with experiences. Make it, or name another."
@@ -211,18 +213,18 @@ class ExperienceFolder:
         self._subfolders = check_flag("subfolders", subfolders)
 
     def load(self, sub_path: str | None = None) -> LibraryCheck:
-        """Read every file as `look` does, and log each unusable file once per reason.
+        """Read every file as `read` does, and log each unusable file once per reason.
 
         Args:
-            sub_path: As for `look`.
+            sub_path: As for `read`.
         """
-        shelf = self.look(sub_path)
-        for problem in shelf.problems:
+        check = self.read(sub_path)
+        for problem in check.problems:
             if not problem.is_loaded:
-                _warn(str(self.directory / (sub_path or "")), problem)
-        return shelf
+                _warn_once(str(self.directory / (sub_path or "")), problem)
+        return check
 
-    def look(self, sub_path: str | None = None) -> LibraryCheck:
+    def read(self, sub_path: str | None = None) -> LibraryCheck:
         """Read every file, and return the experiences and problems.
 
         Args:
@@ -232,40 +234,40 @@ class ExperienceFolder:
             InvalidInput: That folder is not below it, or does not exist.
         """
         if sub_path is not None:
-            path = path_of_file(sub_path)
+            path = check_path(sub_path)
             inside = (self.directory / path).resolve()
             if path.is_absolute() or not inside.is_relative_to(self.directory.resolve()):
                 raise InvalidInput(f"The folder {safe_repr(str(path))} is not below {safe_repr(str(self.directory))}.")
-            return ExperienceFolder(inside, subfolders=self._subfolders).look()
-        locked: list[OSError] = []
-        found: dict[Path, FileContent] = {}
-        for folder, below, files in os.walk(self.directory, onerror=locked.append):
-            names = files if self._subfolders else [*files, *below]
+            return ExperienceFolder(inside, subfolders=self._subfolders).read()
+        errors: list[OSError] = []
+        contents: dict[Path, FileContent] = {}
+        for folder, folders, files in os.walk(self.directory, onerror=errors.append):
+            names = files if self._subfolders else [*files, *folders]
             if not self._subfolders:
-                below.clear()
+                folders.clear()
             for name in names:
                 # Hidden files and TaskWeaver's sessions are not read.
                 if name.lower().endswith((SUFFIX, ".yml")) and not name.startswith((".", "raw_exp_")):
-                    found[Path(folder, name)] = _read(Path(folder, name))
-        for error in locked:
-            found[Path(error.filename)] = _refused(f"The folder cannot be read: {error.strerror or error}.")
-        named = {path.relative_to(self.directory).as_posix(): content for path, content in found.items()}
-        return _shelf(sorted(named.items(), key=lambda each: (each[0].count("/"), each[0].split("/"))))
+                    contents[Path(folder, name)] = _read_file(Path(folder, name))
+        for error in errors:
+            contents[Path(error.filename)] = _file_failure(f"The folder cannot be read: {error.strerror or error}.")
+        by_name = {path.relative_to(self.directory).as_posix(): content for path, content in contents.items()}
+        return _check_files(sorted(by_name.items(), key=lambda each: (each[0].count("/"), each[0].split("/"))))
 
 
 @lru_cache(maxsize=1_000)
-def _warn(folder: str, problem: FileProblem) -> None:
+def _warn_once(folder: str, problem: FileProblem) -> None:
     """Log that a file cannot be used. The cache limits it to once for each file and reason."""
     logger.warning("An experience file in %s cannot be used: %s", folder, problem)
 
 
-def _shelf(found: Sequence[tuple[str, FileContent]]) -> LibraryCheck:
+def _check_files(contents: Sequence[tuple[str, FileContent]]) -> LibraryCheck:
     experiences: dict[str, Experience] = {}
     files: dict[str, str] = {}
     problems: list[FileProblem] = []
-    for name, (held, faults) in found:
+    for name, (loaded, faults) in contents:
         problems += [FileProblem(name, *fault) for fault in faults]
-        for each in held:
+        for each in loaded:
             if each.exp_id in experiences:
                 first = safe_repr(files[each.exp_id])
                 reason = f"The exp_id {safe_repr(each.exp_id)} is that of {first} already, which counts. Give another."
@@ -275,40 +277,40 @@ def _shelf(found: Sequence[tuple[str, FileContent]]) -> LibraryCheck:
     return LibraryCheck(tuple(experiences.values()), tuple(problems), files)
 
 
-def _read(path: Path) -> FileContent:
+def _read_file(path: Path) -> FileContent:
     try:
-        about = path.stat()
-        if not stat.S_ISREG(about.st_mode):
-            return _refused("It is no file.")
-        if about.st_size > LARGEST:
-            return _refused(f"It has {about.st_size:,} bytes; {LARGEST:,} are allowed.")
-        return read_file(path.read_bytes())
+        info = path.stat()
+        if not stat.S_ISREG(info.st_mode):
+            return _file_failure("It is no file.")
+        if info.st_size > MAX_FILE_BYTES:
+            return _file_failure(f"It has {info.st_size:,} bytes; {MAX_FILE_BYTES:,} are allowed.")
+        return parse_file(path.read_bytes())
     except OSError as error:
-        return _refused(f"It cannot be read: {error.strerror or error}.")
+        return _file_failure(f"It cannot be read: {error.strerror or error}.")
 
 
-def _refused(reason: str) -> FileContent:
+def _file_failure(reason: str) -> FileContent:
     return (), ((reason, False),)
 
 
 @lru_cache(maxsize=10_000)
-def read_file(data: bytes) -> FileContent:
+def parse_file(data: bytes) -> FileContent:
     """Read the experiences that the text of a file holds: one, or a list of them.
 
     Thanks to the cache, unchanged files are not parsed again.
     """
     try:
-        held = yaml.load(data.decode("utf-8-sig"), Loader=_TextLoader)  # noqa: S506 - a loader that is safe
+        content = yaml.load(data.decode("utf-8-sig"), Loader=_TextLoader)  # noqa: S506 - a loader that is safe
     except UnicodeDecodeError as error:
-        return _refused(f"It is not UTF-8: {error.reason} at byte {error.start:,}. Save it as UTF-8.")
-    except _UNREADABLE as error:
+        return _file_failure(f"It is not UTF-8: {error.reason} at byte {error.start:,}. Save it as UTF-8.")
+    except _YAML_ERRORS as error:
         hint = " Put a text that contains ': ' in quotes." if "mapping values" in str(error) else ""
-        return _refused(f"It is not YAML that can be read: {' '.join(str(error).split()):.300}.{hint}")
-    several = isinstance(held, list) and bool(held)
+        return _file_failure(f"It is not YAML that can be read: {' '.join(str(error).split()):.300}.{hint}")
+    is_list = isinstance(content, list) and bool(content)
     experiences: list[Experience] = []
     problems: list[tuple[str, bool]] = []
-    for number, each in enumerate(held if several else [held], 1):
-        place = f"Item {number}: " if several else ""
+    for number, each in enumerate(content if is_list else [content], 1):
+        place = f"Item {number}: " if is_list else ""
         if not isinstance(each, dict):
             problems.append((f"{place}It holds no mapping. Write exp_id, who, when and what.", False))
             continue
@@ -341,7 +343,7 @@ _TextLoader.yaml_implicit_resolvers = {
 }
 
 
-def write_new(folder: Path, exp_id: str, text: str) -> Path:
+def write_new_file(folder: Path, exp_id: str, text: str) -> Path:
     """Write a new file, named after an experience.
 
     Args:
@@ -356,8 +358,8 @@ def write_new(folder: Path, exp_id: str, text: str) -> Path:
         InvalidInput: The file cannot be written.
     """
     # Letters, digits, dots and hyphens of an id can stand in the name of a file.
-    plain = re.sub(r"[^\w.-]+", "_", exp_id).strip("._").encode()[:120].decode(errors="ignore")
-    name = f"{PREFIX}{plain or 'experience'}"
+    stem = re.sub(r"[^\w.-]+", "_", exp_id).strip("._").encode()[:120].decode(errors="ignore")
+    name = f"{PREFIX}{stem or 'experience'}"
     try:
         with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder, prefix=f".{PREFIX}") as file:
             file.write(text)

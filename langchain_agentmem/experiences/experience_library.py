@@ -77,41 +77,54 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
 from langchain_agentmem.base.argument_checks import check_flag, check_timeout, check_value
-from langchain_agentmem.base.concurrency import awaited, check_cancelled, in_worker
+from langchain_agentmem.base.concurrency import awaited, check_cancelled, run_in_worker
 from langchain_agentmem.base.events import ExperienceSelectionFellBack, FirstFailures
-from langchain_agentmem.base.files import path_of_file, whole_file
-from langchain_agentmem.base.namespaces import config_given
+from langchain_agentmem.base.files import check_path, write_atomically
+from langchain_agentmem.base.namespaces import check_config
 from langchain_agentmem.conversations import prompt_notes
 from langchain_agentmem.conversations.log_entries import role_rounds, shared_entries
 from langchain_agentmem.conversations.prompt_notes import PromptNoteItem
 from langchain_agentmem.conversations.session_memory import SessionMemory
-from langchain_agentmem.errors import InvalidInput, leaves_the_node, safe_repr
-from langchain_agentmem.experiences.experience import PART, Experience, ExperienceFolder, LibraryCheck, told, write_new
-from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE, judged, leading
-from langchain_agentmem.experiences.model_choice import DEFAULT, Selection, SelectionTemplate, Strategy, selected
-from langchain_agentmem.language_models.model_calls import ModelLike, ask, usable_model
+from langchain_agentmem.errors import InvalidInput, is_graph_bubble_up, safe_repr
+from langchain_agentmem.experiences.experience import (
+    PROMPT_PART,
+    Experience,
+    ExperienceFolder,
+    LibraryCheck,
+    format_instructions,
+    write_new_file,
+)
+from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE_RANGE, find_leading, score_conditions
+from langchain_agentmem.experiences.model_choice import (
+    DEFAULT_TEMPLATE,
+    Selection,
+    SelectionTemplate,
+    Strategy,
+    read_selection,
+)
+from langchain_agentmem.language_models.model_calls import ModelLike, ask_model, usable_model
 from langchain_agentmem.language_models.tokens import TokenCounter
-from langchain_agentmem.messages.history_repair import is_said_by_user, role_of
+from langchain_agentmem.messages.history_repair import is_from_user, role_of
 from langchain_agentmem.messages.message_marks import is_injected
-from langchain_agentmem.messages.prompt_forms import MemoryRunnable, form_of, placed, question_of
+from langchain_agentmem.messages.prompt_forms import MemoryRunnable, insert_texts, question_of, read_form
 from langchain_agentmem.messages.role_rounds import AttachmentType, Round
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
 from langchain_agentmem.storage.queries import digest
-from langchain_agentmem.tracing import brief
+from langchain_agentmem.tracing import shorten_text
 
 logger = logging.getLogger(__name__)
 
-SELECTION_PROMPT, ALIAS = "experience.selection_prompt_path", "experience.llm_alias"
+SELECTION_PROMPT, MODEL_ALIAS = "experience.selection_prompt_path", "experience.llm_alias"
 ROUNDS = 3
 """The number of past rounds that a selection reads, as in the original system."""
-_REMEMBERED = 256
+_CACHE_SIZE = 256
 """The number of a model's answers that are cached."""
 
 LONGEST_LINE = 1_000
 """The characters shown of a query, a status or an error; of an error its end, which states the cause."""
 
-_TOLD = {AttachmentType.execution_status: "Execution", AttachmentType.code_error: "Error"}
-MAIN, OURS = "prompt_log", "experience_selection_log"
+_LABELS = {AttachmentType.execution_status: "Execution", AttachmentType.code_error: "Error"}
+PROMPT_LOG, SELECTION_LOG = "prompt_log", "experience_selection_log"
 
 Session: TypeAlias = SessionMemory | Callable[[RunnableConfig], SessionMemory]
 
@@ -209,7 +222,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         if self.strategy != "lexical" and model is None:
             raise InvalidInput(f"To select by the strategy {safe_repr(strategy)} a model is needed: give model=.")
         if not isinstance(template, SelectionTemplate):
-            template = DEFAULT if template is None else SelectionTemplate(template)
+            template = DEFAULT_TEMPLATE if template is None else SelectionTemplate(template)
         self._template = template
         self._max_selected = check_value(Annotated[int, Ge(1)] | None, options.get("max_selected"), "max_selected")
         self._timeout = check_timeout(options.get("timeout"))
@@ -220,7 +233,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         self._database: Database = library.database
         self._counter = TokenCounter()
         self._failures = FirstFailures(logger)
-        self._known: OrderedDict[bytes, tuple[str, ...]] = OrderedDict()
+        self._answers: OrderedDict[bytes, tuple[str, ...]] = OrderedDict()
 
     @staticmethod
     def from_config(
@@ -252,7 +265,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         given: SelectorOptions = {"enabled": config.get(f"{switch}.use_experience", False)}
         if path := config.get(SELECTION_PROMPT):
             given["template"] = SelectionTemplate.from_file(path)
-        if alias := config.get(ALIAS):
+        if alias := config.get(MODEL_ALIAS):
             if not isinstance(alias, str) or alias not in (models or {}):
                 known = ", ".join(map(repr, models or {})) or "none"
                 raise InvalidInput(f"There is no model called {safe_repr(alias)}. models= has: {known:.200}.")
@@ -263,11 +276,11 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
     # -- as a Runnable ------------------------------------------------------------------------------------------
 
     def _run(self, given: Any, config: RunnableConfig) -> Any:
-        form = form_of(given, config, PART, shared=True)
+        form = read_form(given, config, PROMPT_PART, shared=True)
         request = SelectionRequest(question_of(self._query, given, form.messages), form.messages, config)
-        selection = self._selected(request)
-        texts = self._standing(request, selection)
-        return form.close(lambda messages: placed(messages, PART, texts), selection.section)
+        selection = self._run_selection(request)
+        texts = self._texts_by_question(request, selection)
+        return form.fill(lambda messages: insert_texts(messages, PROMPT_PART, texts), selection.section)
 
     # -- as the original system's retrieve_experience -----------------------------------------------------------
 
@@ -292,10 +305,12 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
             InvalidInput: An argument is wrong.
         """
         check_value(str | None, context, "context")
-        messages = form_of(query, {}, PART).messages
-        log = None if prompt_log_path is None else beside(path_of_file(prompt_log_path))
-        asked = question_of(self._query, query, messages)
-        return self._selected(SelectionRequest(asked, messages, ensure_config(config_given(config)), context, log))
+        messages = read_form(query, {}, PROMPT_PART).messages
+        log = None if prompt_log_path is None else selection_log_path(check_path(prompt_log_path))
+        question = question_of(self._query, query, messages)
+        return self._run_selection(
+            SelectionRequest(question, messages, ensure_config(check_config(config)), context, log)
+        )
 
     aselect = awaited(select)
 
@@ -311,7 +326,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
 
     async def aselect_examples(self, input_variables: dict[str, str]) -> list[dict[str, Any]]:
         """Async version of `select_examples`."""
-        return await in_worker(partial(self.select_examples, input_variables))
+        return await run_in_worker(partial(self.select_examples, input_variables))
 
     def add_example(self, example: dict[str, str]) -> Path:
         """Add an experience to the library, see `ExperienceLibrary.add`.
@@ -323,27 +338,30 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
 
     async def aadd_example(self, example: dict[str, str]) -> Path:
         """Async version of `add_example`."""
-        return await in_worker(partial(self.add_example, example))
+        return await run_in_worker(partial(self.add_example, example))
 
     # -- plumbing -----------------------------------------------------------------------------------------------
 
-    def _selected(self, request: SelectionRequest) -> Selection:
+    def _run_selection(self, request: SelectionRequest) -> Selection:
         if not self.enabled:
             return Selection(query=request.query, role=self.role, strategy=self.strategy)
 
         def inputs() -> dict[str, Any]:  # only for traces: a namespace may need values that the config lacks
             namespace = self._database.scopes.resolve(None, request.config)
-            of = {"role": self.role, "strategy": self.strategy, "namespace": namespace}
-            return {"query": brief(request.query), **of}
+            settings = {"role": self.role, "strategy": self.strategy, "namespace": namespace}
+            return {"query": shorten_text(request.query), **settings}
 
         with self._database.step("experience.select", inputs, config=request.config) as step:
-            made = self._select(request)
-            chosen = [{"exp_id": each, "score": made.scores[each], "reason": made.reasons[each]} for each in made.ids]
-            ids = {"candidate_ids": made.candidates, "asked_ids": made.asked}
-            step.finish(lambda: {"chosen": chosen, "fell_back": made.fell_back, **ids})
-        return made
+            selection = self._select(request)
+            chosen = [
+                {"exp_id": each, "score": selection.scores[each], "reason": selection.reasons[each]}
+                for each in selection.ids
+            ]
+            ids = {"candidate_ids": selection.candidates, "asked_ids": selection.asked}
+            step.finish(lambda: {"chosen": chosen, "fell_back": selection.fell_back, **ids})
+        return selection
 
-    def _place(self, messages: Sequence[BaseMessage], config: RunnableConfig) -> list[BaseMessage]:
+    def _insert_experiences(self, messages: Sequence[BaseMessage], config: RunnableConfig) -> list[BaseMessage]:
         """Put the instructions that apply before the questions that they were chosen for.
 
         Args:
@@ -351,102 +369,104 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
             config: The config of the run.
         """
         request = SelectionRequest(question_of(self._query, messages, messages), messages, config)
-        return placed(messages, PART, self._standing(request, self._selected(request)))
+        return insert_texts(messages, PROMPT_PART, self._texts_by_question(request, self._run_selection(request)))
 
-    def _standing(self, request: SelectionRequest, selection: Selection) -> dict[str | None, str]:
+    def _texts_by_question(self, request: SelectionRequest, selection: Selection) -> dict[str | None, str]:
         """Return the instructions before each question that is still shown, each only once."""
-        said = [message for message in request.messages if not is_injected(message)]
-        book = prompt_notes.opening(self._database, request.config, said, f"{PART} {self.role or ''}")
-        if book.start is None:
-            book.begin({}, 0)
+        originals = [message for message in request.messages if not is_injected(message)]
+        notes = prompt_notes.load_notes(self._database, request.config, originals, f"{PROMPT_PART} {self.role or ''}")
+        if notes.start is None:
+            notes.restart({}, 0)
         texts: dict[str | None, str] = {}
-        standing = {key: parts[PART].items for key, parts in book.standing().items() if PART in parts}
-        there = {item.id for items in standing.values() for item in items}
+        visible = {key: parts[PROMPT_PART].items for key, parts in notes.active_notes().items() if PROMPT_PART in parts}
+        used_ids = {item.id for items in visible.values() for item in items}
         new = [
             PromptNoteItem("experience", exp_id, round(selection.scores[exp_id], 4), reason=selection.reasons[exp_id])
             for exp_id in selection.ids
-            if exp_id not in there
+            if exp_id not in used_ids
         ]
-        chosen = (*standing.pop(book.question or "", ()), *new)
-        for key, items in (*standing.items(), (book.question, chosen)):
-            if text := told(selection.known[item.id] for item in items if item.id in selection.known):
+        chosen = (*visible.pop(notes.question_id or "", ()), *new)
+        for key, items in (*visible.items(), (notes.question_id, chosen)):
+            if text := format_instructions(selection.known[item.id] for item in items if item.id in selection.known):
                 texts[key] = text
-        book.note(PART, chosen, self._counter.count_text(texts.get(book.question, "")))
-        book.keeping(self._database)
+        notes.add_note(PROMPT_PART, chosen, self._counter.count_text(texts.get(notes.question_id, "")))
+        notes.store_notes(self._database)
         return texts
 
     def _select(self, request: SelectionRequest) -> Selection:
         """Select experiences of the folder, by words and by a model."""
         rounds = self._rounds_of(request.config)
         query = request.query.strip() or (rounds[-1].user_query.strip() if rounds else "")
-        named = shared_entries(rounds, "experience_sub_path")
-        below = named[0].content.strip() if named else ""
-        known = {each.exp_id: each for each in self.library.load(below or None) if each.is_for(self.role)}
-        nothing = Selection(query=query, role=self.role, candidates=tuple(known), strategy=self.strategy, known=known)
+        entries = shared_entries(rounds, "experience_sub_path")
+        sub_path = entries[0].content.strip() if entries else ""
+        known = {each.exp_id: each for each in self.library.load(sub_path or None) if each.is_for(self.role)}
+        empty = Selection(query=query, role=self.role, candidates=tuple(known), strategy=self.strategy, known=known)
         if not query or not known:
-            return nothing
-        context = self._situation(request, rounds)
-        found = judged(query, context, [each.when for each in known.values()])
-        scores = {exp_id: each.score for exp_id, each in zip(known, found, strict=True)}
-        reasons = {exp_id: each.reason for exp_id, each in zip(known, found, strict=True)}
-        leads = set(itertools.compress(known, leading(found)))
-        applies = {exp_id for exp_id in leads if scores[exp_id] >= THRESHOLD}
-        low, sure = {"lexical": (math.inf, math.inf), "model": (0, math.inf), "auto": UNSURE}[self.strategy]
-        asked = [key for key in known if scores[key] >= low and not (key in leads and scores[key] >= sure)]
+            return empty
+        context = self._describe_context(request, rounds)
+        condition_scores = score_conditions(query, context, [each.when for each in known.values()])
+        scores = {exp_id: each.score for exp_id, each in zip(known, condition_scores, strict=True)}
+        reasons = {exp_id: each.reason for exp_id, each in zip(known, condition_scores, strict=True)}
+        leading_ids = set(itertools.compress(known, find_leading(condition_scores)))
+        applies = {exp_id for exp_id in leading_ids if scores[exp_id] >= THRESHOLD}
+        low, sure = {"lexical": (math.inf, math.inf), "model": (0, math.inf), "auto": UNSURE_RANGE}[self.strategy]
+        asked_ids = [key for key in known if scores[key] >= low and not (key in leading_ids and scores[key] >= sure)]
         fell_back = ""
-        if asked:
-            messages = self._messages(query, context, [known[exp_id] for exp_id in asked])
+        if asked_ids:
+            messages = self._make_prompt(query, context, [known[exp_id] for exp_id in asked_ids])
             if request.log is not None:
-                self._log(request.log, messages)
-            reading = self._ask_model(query, messages, asked)
-            if isinstance(reading, str):
-                fell_back = reading
+                self._write_log(request.log, messages)
+            answer_ids = self._ask_model(query, messages, asked_ids)
+            if isinstance(answer_ids, str):
+                fell_back = answer_ids
             else:
-                applies = (applies - set(asked)) | set(reading)
-                reasons |= dict.fromkeys(reading, "the model chose it")
+                applies = (applies - set(asked_ids)) | set(answer_ids)
+                reasons |= dict.fromkeys(answer_ids, "the model chose it")
         # sorted keeps the order of the library among equals
         best = sorted((each for each in known if each in applies), key=lambda each: -scores[each])[: self._max_selected]
         return replace(
-            nothing,
+            empty,
             experiences=tuple(known[exp_id] for exp_id in best),
             scores=scores,
             reasons={exp_id: reasons[exp_id] for exp_id in best},
-            asked=tuple(asked),
+            asked=tuple(asked_ids),
             fell_back=fell_back,
         )
 
-    def _messages(self, query: str, context: str, candidates: Sequence[Experience]) -> list[BaseMessage]:
+    def _make_prompt(self, query: str, context: str, candidates: Sequence[Experience]) -> list[BaseMessage]:
         """Return the prompt for a model, which shows only the conditions of the candidates."""
-        shown = "\n\n".join(
+        conditions = "\n\n".join(
             f"--- Experience {number} (ID: {each.exp_id}) ---\n{each.when.strip()}"
             for number, each in enumerate(candidates, 1)
         )
         context = f"\n\nConversation Context:\n{context}" if context else ""
-        system = self._template.fill(experiences=shown, user_query=query, context=context)
+        system = self._template.fill(experiences=conditions, user_query=query, context=context)
         return [SystemMessage(system), HumanMessage(f"Select relevant experiences for: {query}")]
 
     def _ask_model(self, query: str, messages: Sequence[BaseMessage], ids: list[str]) -> tuple[str, ...] | str:
         """Return the ids that a model chooses; if it fails, emit an event and return the reason."""
         key = digest("\x1f".join([*ids, *(str(each.content) for each in messages)]).encode("utf-8", "surrogatepass"))
-        if (known := self._known.get(key)) is not None:
-            return known
+        if (cached := self._answers.get(key)) is not None:
+            return cached
         failure, reason = None, "The model's answer cannot be understood, or chooses only what is no candidate."
-        told = {"query": query, "role": self.role, "exp_ids": ids}
+        inputs = {"query": query, "role": self.role, "exp_ids": ids}
         try:
-            answer = ask(self._database, self._model, messages, "experience.choose", self._timeout, inputs=lambda: told)
-            reading = selected(str(answer)[:100_000], ids)
+            answer = ask_model(
+                self._database, self._model, messages, "experience.choose", self._timeout, inputs=lambda: inputs
+            )
+            answer_ids = read_selection(str(answer)[:100_000], ids)
         except Exception as error:  # a model that fails must not end the run
-            if leaves_the_node(error):
+            if is_graph_bubble_up(error):
                 raise
-            failure, reading, reason = error, None, f"The model failed: {type(error).__name__}."
-        if reading is None:
+            failure, answer_ids, reason = error, None, f"The model failed: {type(error).__name__}."
+        if answer_ids is None:
             event = partial(ExperienceSelectionFellBack, role=self.role, query=query, reason=reason, error=failure)
             self._database.emit(event)
             return reason
-        self._known[key] = reading
-        if len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
-        return reading
+        self._answers[key] = answer_ids
+        if len(self._answers) > _CACHE_SIZE:
+            self._answers.popitem(last=False)
+        return answer_ids
 
     def _rounds_of(self, config: RunnableConfig) -> list[Round]:
         """Return the rounds of the session; empty if there is none."""
@@ -457,19 +477,19 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
             raise InvalidInput(f"session must give a SessionMemory, not {type(session).__name__}.")
         return list(session.to_conversation().rounds)
 
-    def _situation(self, request: SelectionRequest, rounds: Sequence[Round]) -> str:
+    def _describe_context(self, request: SelectionRequest, rounds: Sequence[Round]) -> str:
         if request.context is not None:
             return request.context
         if self._session is None:
-            return of_messages(request.messages, request.query)
+            return describe_messages(request.messages, request.query)
         if self.role is None:
-            return of_rounds([each for each in rounds if each.state != "failed"])
-        return of_rounds(role_rounds(rounds, self.role, include_failures=False))
+            return describe_rounds([each for each in rounds if each.state != "failed"])
+        return describe_rounds(role_rounds(rounds, self.role, include_failures=False))
 
-    def _log(self, path: Path, messages: Sequence[BaseMessage]) -> None:
+    def _write_log(self, path: Path, messages: Sequence[BaseMessage]) -> None:
         """Write the prompt of a selection to a file, whole or not at all."""
         try:
-            with whole_file(path, make_folder=True) as file:
+            with write_atomically(path, make_folder=True) as file:
                 json.dump([{"role": role_of(each), "content": str(each.content)} for each in messages], file, indent=2)
         except Exception as error:  # noqa: BLE001 - a log never fails a selection
             self._failures.report("log", "What a model is asked cannot be logged.", error=error)
@@ -498,7 +518,7 @@ class ExperienceLibrary:
 
     def __init__(self, memory: MemoryLike, directory: str | os.PathLike[str], *, subfolders: bool = False) -> None:
         self.database = database_of(memory)
-        self._folders = ExperienceFolder(directory, subfolders=subfolders)
+        self._folder = ExperienceFolder(directory, subfolders=subfolders)
 
     def __repr__(self) -> str:
         return f"ExperienceLibrary({safe_repr(str(self.directory))})"
@@ -506,7 +526,7 @@ class ExperienceLibrary:
     @property
     def directory(self) -> Path:
         """The folder."""
-        return self._folders.directory
+        return self._folder.directory
 
     def selector(self, **options: Unpack[SelectorOptions]) -> ExperienceSelector:
         """Return a Runnable that puts experiences that apply into a prompt, messages or a state.
@@ -532,7 +552,7 @@ class ExperienceLibrary:
         Raises:
             InvalidInput: That folder is not below it, or does not exist.
         """
-        return list(self._folders.load(sub_path).experiences)
+        return list(self._folder.load(sub_path).experiences)
 
     aload = awaited(load)
 
@@ -542,7 +562,7 @@ class ExperienceLibrary:
         Args:
             sub_path: As for `load`.
         """
-        return self._folders.look(sub_path)
+        return self._folder.read(sub_path)
 
     avalidate = awaited(validate)
 
@@ -561,13 +581,13 @@ class ExperienceLibrary:
         if not isinstance(experience, Experience):
             raise InvalidInput(f"A library holds experiences, not {type(experience).__name__}.")
         with self.database.step("experience.add", experience.to_dict) as step:
-            shelf = self._folders.look()
-            if (file := shelf.files.get(experience.exp_id)) is not None:
+            check = self._folder.read()
+            if (file := check.files.get(experience.exp_id)) is not None:
                 raise InvalidInput(
                     f"The library has {safe_repr(experience.exp_id)} already, in {safe_repr(file)}. Change it there."
                 )
             check_cancelled()
-            path = write_new(self.directory, experience.exp_id, experience.to_yaml())
+            path = write_new_file(self.directory, experience.exp_id, experience.to_yaml())
             step.finish(lambda: {"file": path.name})
         return path
 
@@ -577,21 +597,21 @@ class ExperienceLibrary:
 # -- the situation, and the log of prompts ----------------------------------------------------------------------------
 
 
-def of_rounds(rounds: Sequence[Round]) -> str:
+def describe_rounds(rounds: Sequence[Round]) -> str:
     """Describe the situation after the last three of some rounds, as a role sees them."""
     lines = []
     for each in rounds[-ROUNDS:]:
-        lines.append(_line("User", each.user_query))
+        lines.append(_context_line("User", each.user_query))
         lines += [
-            _line(_TOLD[attachment.type], attachment.content)
+            _context_line(_LABELS[attachment.type], attachment.content)
             for post in each.post_list
             for attachment in post.attachment_list
-            if attachment.type in _TOLD
+            if attachment.type in _LABELS
         ]
     return "\n".join(filter(None, lines))
 
 
-def of_messages(messages: Sequence[BaseMessage], query: str) -> str:
+def describe_messages(messages: Sequence[BaseMessage], query: str) -> str:
     """Describe the situation after some messages: user messages, and errors of tools.
 
     Each user message begins a round. Successful tool calls change nothing, so that a selecting model need not be asked
@@ -601,23 +621,23 @@ def of_messages(messages: Sequence[BaseMessage], query: str) -> str:
         messages: A history.
         query: The present query, which alone is no situation.
     """
-    starts = [place for place, message in enumerate(messages) if is_said_by_user(message)][-ROUNDS:]
+    starts = [place for place, message in enumerate(messages) if is_from_user(message)][-ROUNDS:]
     lines = []
     for message in messages[starts[0] :] if starts else ():
         if isinstance(message, ToolMessage) and message.status == "error":
-            lines += [_line("Execution", "FAILURE"), _line("Error", str(message.text))]
-        elif is_said_by_user(message):
-            lines.append(_line("User", str(message.text)))
-    return "" if lines == [_line("User", query)] else "\n".join(filter(None, lines))
+            lines += [_context_line("Execution", "FAILURE"), _context_line("Error", str(message.text))]
+        elif is_from_user(message):
+            lines.append(_context_line("User", str(message.text)))
+    return "" if lines == [_context_line("User", query)] else "\n".join(filter(None, lines))
 
 
-def _line(name: str, text: str) -> str:
+def _context_line(name: str, text: str) -> str:
     text = " ".join(text.split())
     cut = text[-LONGEST_LINE:] if name == "Error" else text[:LONGEST_LINE]
     return f"{name}: {cut}" if cut else ""
 
 
-def beside(main: Path) -> Path:
+def selection_log_path(main: Path) -> Path:
     """Return the path of the log of a selection, next to that of the main prompt.
 
     Args:
@@ -626,8 +646,8 @@ def beside(main: Path) -> Path:
     Raises:
         InvalidInput: The name does not contain it, so the log would be overwritten.
     """
-    if MAIN not in main.name or OURS in main.name:
+    if PROMPT_LOG not in main.name or SELECTION_LOG in main.name:
         raise InvalidInput(
-            f"The log of a prompt is a file with {safe_repr(MAIN)} in its name, not {safe_repr(main.name)}."
+            f"The log of a prompt is a file with {safe_repr(PROMPT_LOG)} in its name, not {safe_repr(main.name)}."
         )
-    return main.with_name(main.name.replace(MAIN, OURS))
+    return main.with_name(main.name.replace(PROMPT_LOG, SELECTION_LOG))

@@ -13,7 +13,7 @@ from typing import Any, Unpack
 
 from langchain_core.runnables.config import ensure_config
 
-from langchain_agentmem.base.concurrency import in_worker
+from langchain_agentmem.base.concurrency import run_in_worker
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.experiences.experience_library import ExperienceLibrary, ExperienceSelector, SelectorOptions
 
@@ -61,8 +61,8 @@ class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
         """Async version of `wrap_model_call`."""
-        return await handler(await in_worker(partial(self._with_experiences, request)))
+        return await handler(await run_in_worker(partial(self._with_experiences, request)))
 
     def _with_experiences(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        messages: list[Any] = self._selector._place(request.messages, ensure_config())
+        messages: list[Any] = self._selector._insert_experiences(request.messages, ensure_config())
         return request.override(messages=messages)

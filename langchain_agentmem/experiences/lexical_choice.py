@@ -20,21 +20,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple, TypeAlias
 
-from langchain_agentmem.base.data_tables import data_table
-from langchain_agentmem.search.analysis import STOP_WORDS, question, terms
+from langchain_agentmem.base.data_tables import load_data_table
+from langchain_agentmem.search.analysis import STOP_WORDS, analyze_query, extract_terms
 from langchain_agentmem.search.ranking import rarity
 
 THRESHOLD = 0.5
 """A condition with at least this score applies."""
-UNSURE = (0.25, 0.65)
+UNSURE_RANGE = (0.25, 0.65)
 """The range of scores, from the first to below the second, for which a model is asked."""
 
-MOST_CHARACTERS = 6_000
+MAX_CHARACTERS = 6_000
 """The characters read of a longer text, half from its beginning and half from its end."""
-LENGTH, SHORT = 0.4, 2.0
+LENGTH_EXPONENT, SHORT_LENGTH = 0.4, 2.0
 """The exponent by which a longer query needs more evidence, and the length below which it hardly matters."""
 
-NEGATIVE = re.compile(
+NEGATION = re.compile(
     r"\b(?:(?:do|does|should|must)(?: not|n['\u2019]t)|never) (?:be )?(?:use|used|apply|applied|select|choose)\b"
     r"|\bnot (?:when|whenever|for|if|in case|where|to be used|applicable|relevant|needed|about|meant|intended)\b"
     r"|\b(?:unless|except|excluding|(?:other|rather) than|as opposed to|instead of|but not)\b"
@@ -50,7 +50,7 @@ FOLLOW_UP = re.compile(
 )
 """The phrases by which a query refers to the previous round."""
 
-_INSIDE = re.compile(  # fooBar, OOMKilled; not iPhone, NaNs
+_WORD_BOUNDARY = re.compile(  # fooBar, OOMKilled; not iPhone, NaNs
     r"(?<=[A-Za-z][a-z\d])(?=[A-Z](?:[a-z]{2}|[A-Z]))|(?<=[A-Z])(?=[A-Z][a-z]{2})"
 )
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n")
@@ -79,10 +79,10 @@ class ConditionScore(NamedTuple):
     def reason(self) -> str:
         """The words of the query that led to the score, the most important first."""
         terms = sorted(self.terms.items(), key=lambda each: -each[1])
-        return ", ".join(f"{term} {worth:.2f}" for term, worth in terms if worth > 0)
+        return ", ".join(f"{term} {value:.2f}" for term, value in terms if value > 0)
 
 
-def judged(query: str, context: str, conditions: Sequence[str]) -> list[ConditionScore]:
+def score_conditions(query: str, context: str, conditions: Sequence[str]) -> list[ConditionScore]:
     """Score how far a query meets each of some conditions.
 
     Args:
@@ -93,38 +93,46 @@ def judged(query: str, context: str, conditions: Sequence[str]) -> list[Conditio
     Returns:
         One score for each condition, in their order. Equal arguments have equal results.
     """
-    every = [_read(condition) for condition in conditions]
-    spelled = {term: word for word, term in _words(query).items()}
-    asked = dict(_said(query))
-    length = sum(asked.values())
-    if length < 1 or FOLLOW_UP.search(_within(query)):
-        for word, weight in _before(query, context):
-            asked[word] = max(asked.get(word, 0.0), 0.8 * weight)  # less than the words of the query
-    holding = {word: [word in met or word in against for met, against in every] for word in asked}
+    parsed = [_parse_condition(condition) for condition in conditions]
+    spellings = {term: word for word, term in _terms_by_word(query).items()}
+    weights = dict(_weighted_terms(query))
+    length = sum(weights.values())
+    if length < 1 or FOLLOW_UP.search(_clip_text(query)):
+        for word, weight in _context_terms(query, context):
+            weights[word] = max(weights.get(word, 0.0), 0.8 * weight)  # less than the words of the query
+    matches = {
+        word: [word in included or word in excluded_values for included, excluded_values in parsed] for word in weights
+    }
     # Five rules on refunds do not make "refund" a common word.
-    among = max(len(every), 100)
-    worth = {word: asked[word] * rarity(among, sum(holds)) / rarity(among, 1) for word, holds in holding.items()}
-    found = [ConditionScore(0.0, {})] * len(every)
-    for number, is_met in enumerate(zip(*holding.values(), strict=True)):
+    total = max(len(parsed), 100)
+    word_values = {
+        word: weights[word] * rarity(total, sum(flags)) / rarity(total, 1) for word, flags in matches.items()
+    }
+    scored = [ConditionScore(0.0, {})] * len(parsed)
+    for number, is_met in enumerate(zip(*matches.values(), strict=True)):
         if not any(is_met):
             continue
-        condition, denied = every[number]
-        told = _met(worth, condition)
-        against = {word: value for word, value in _met(worth, denied).items() if value > told.get(word, 0.0)}
-        told |= {word: told.get(word, 0.0) - 0.8 * value for word, value in against.items()}
-        evidence = sum(told.values())
-        enough = max(0.0, evidence) / (SHORT + length) ** LENGTH
-        score = enough / (enough + 0.317)  # the evidence for which the score is one half
-        reasons = {spelled.get(word, word): value / evidence * score for word, value in told.items() if score}
-        found[number] = ConditionScore(score, reasons)
-    return found
+        condition, excluded = parsed[number]
+        matched = _weigh_matches(word_values, condition)
+        excluded_values = {
+            word: value
+            for word, value in _weigh_matches(word_values, excluded).items()
+            if value > matched.get(word, 0.0)
+        }
+        matched |= {word: matched.get(word, 0.0) - 0.8 * value for word, value in excluded_values.items()}
+        evidence = sum(matched.values())
+        positive = max(0.0, evidence) / (SHORT_LENGTH + length) ** LENGTH_EXPONENT
+        score = positive / (positive + 0.317)  # the evidence for which the score is one half
+        reasons = {spellings.get(word, word): value / evidence * score for word, value in matched.items() if score}
+        scored[number] = ConditionScore(score, reasons)
+    return scored
 
 
-def leading(found: Sequence[ConditionScore]) -> list[bool]:
+def find_leading(found: Sequence[ConditionScore]) -> list[bool]:
     """Return whether each condition scores about as high as any with a word in common.
 
     Args:
-        found: The result of `judged`.
+        found: The result of `score_conditions`.
 
     Returns:
         One value for each condition, in their order.
@@ -138,68 +146,70 @@ def leading(found: Sequence[ConditionScore]) -> list[bool]:
     ]
 
 
-def _met(worth: Weights, condition: Alternatives) -> dict[str, float]:
+def _weigh_matches(word_values: Weights, condition: Alternatives) -> dict[str, float]:
     """Weigh each word of a query in a condition; a part of an alternative weighs less."""
-    met = {}
-    for word in (word for word in worth if word in condition):
-        beside = condition[word]
-        share = sum(weight for each, weight in beside.items() if each in worth) / sum(beside.values())
-        met[word] = worth[word] * beside[word] * share**0.5  # "price" is half of "stock prices"
-    return met
+    matched = {}
+    for word in (word for word in word_values if word in condition):
+        alternative = condition[word]
+        share = sum(weight for each, weight in alternative.items() if each in word_values) / sum(alternative.values())
+        matched[word] = word_values[word] * alternative[word] * share**0.5  # "price" is half of "stock prices"
+    return matched
 
 
 # -- the words of texts --------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=4_096)
-def _read(condition: str) -> tuple[Alternatives, Alternatives]:
+def _parse_condition(condition: str) -> tuple[Alternatives, Alternatives]:
     """Read the alternatives of a condition, and those that it excludes."""
-    met: list[str] = []
-    against: list[str] = []
-    for paragraph in _PARAGRAPH.split(_within(condition)):
-        listing = False  # whether the sentence is in a list that began with "Not for:"
+    included: list[str] = []
+    excluded: list[str] = []
+    for paragraph in _PARAGRAPH.split(_clip_text(condition)):
+        in_list = False  # whether the sentence is in a list that began with "Not for:"
         for piece in _SENTENCE.split(paragraph):
             sentence = " ".join(piece.split())
-            denial = NEGATIVE.search(sentence)
-            start, end = (0, 0) if listing else denial.span() if denial else (len(sentence), len(sentence))
-            met.append(sentence[:start])
-            against.append(sentence[end:])
-            listing = listing or (denial is not None and sentence.endswith(":"))
-    return _alternatives(met), _alternatives(against)
+            denial = NEGATION.search(sentence)
+            start, end = (0, 0) if in_list else denial.span() if denial else (len(sentence), len(sentence))
+            included.append(sentence[:start])
+            excluded.append(sentence[end:])
+            in_list = in_list or (denial is not None and sentence.endswith(":"))
+    return _alternatives(included), _alternatives(excluded)
 
 
 def _alternatives(texts: Sequence[str]) -> Alternatives:
     found: dict[str, Weights] = {}
     for text in filter(None, texts):
-        words = _said(text)
-        for fragment in (*_FRAGMENT.split(_INSIDE.sub(" ", text)), text):
-            beside = {word: words[word] for word in terms(fragment) if word in words}
-            found |= {word: beside for word in beside if word not in found or len(beside) < len(found[word])}
+        words = _weighted_terms(text)
+        for fragment in (*_FRAGMENT.split(_WORD_BOUNDARY.sub(" ", text)), text):
+            alternative = {word: words[word] for word in extract_terms(fragment) if word in words}
+            found |= {
+                word: alternative for word in alternative if word not in found or len(alternative) < len(found[word])
+            }
     return found
 
 
-def _words(text: str) -> Mapping[str, str]:
+def _terms_by_word(text: str) -> Mapping[str, str]:
     """Return the words of a text with their terms. Names such as `fooBar` are split."""
-    return question(_INSIDE.sub(" ", _within(text))).words
+    return analyze_query(_WORD_BOUNDARY.sub(" ", _clip_text(text))).words
 
 
-def _said(text: str) -> dict[str, float]:
+def _weighted_terms(text: str) -> dict[str, float]:
     """Return the terms of a text with their weights."""
-    silent, faint = _lists()
+    ignored, common = _word_lists()
     return {
-        term: 0.4 if term in faint else 1.0  # a common word, and any other
-        for word, term in _words(text).items()
-        if word not in silent and (len(term) > 1 or not term.isascii() or term.isdigit())
+        term: 0.4 if term in common else 1.0  # a common word, and any other
+        for word, term in _terms_by_word(text).items()
+        if word not in ignored and (len(term) > 1 or not term.isascii() or term.isdigit())
     }
 
 
-def _within(text: str) -> str:
+def _clip_text(text: str) -> str:
     """Return the part of a text that is read: the whole, or its beginning and end."""
-    half = MOST_CHARACTERS // 2
-    return text if len(text) <= MOST_CHARACTERS else f"{text[:half]}\n{text[-half:]}"
+    half = MAX_CHARACTERS // 2
+    return text if len(text) <= MAX_CHARACTERS else f"{text[:half]}\n{text[-half:]}"
 
 
-def _before(query: str, context: str) -> Iterator[tuple[str, float]]:
+def _context_terms(query: str, context: str) -> Iterator[tuple[str, float]]:
     """Yield the weighted terms of the previous round: its query and last lines of errors."""
     first, *labelled = _LABEL.split(context)
     lines = [("User", first), *zip(labelled[::2], labelled[1::2], strict=True)]
@@ -209,12 +219,12 @@ def _before(query: str, context: str) -> Iterator[tuple[str, float]]:
     last = max((place for place, (kind, _) in enumerate(lines) if kind == "User"), default=0)
     for kind, text in lines[last:]:
         if kind != "Execution":  # an execution status says whether it worked, not the topic
-            yield from _said(text.splitlines()[-1] if kind == "Error" else text).items()
+            yield from _weighted_terms(text.splitlines()[-1] if kind == "Error" else text).items()
 
 
 @cache
-def _lists() -> tuple[frozenset[str], frozenset[str]]:
+def _word_lists() -> tuple[frozenset[str], frozenset[str]]:
     """Return the words without meaning, and the terms of those with little meaning."""
-    lists = data_table("experiences/words.yaml")
+    lists = load_data_table("experiences/words.yaml")
     phrasing, common = (" ".join(lists[name]) for name in ("phrasing", "common"))
-    return STOP_WORDS.union(phrasing.split()), frozenset(terms(common))
+    return STOP_WORDS.union(phrasing.split()), frozenset(extract_terms(common))

@@ -1,7 +1,7 @@
 """The prompt by which a model selects experiences, and the reading of its answer.
 
-A `SelectionTemplate` is the prompt. `selected` reads the answer: JSON in the forms that models write for an object of
-booleans, else the ids that plain text names. If it cannot be understood, the words of the conditions decide.
+A `SelectionTemplate` is the prompt. `read_selection` reads the answer: JSON in the forms that models write for an
+object of booleans, else the ids that plain text names. If it cannot be understood, the words of the conditions decide.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
-from langchain_agentmem.base.data_tables import data_table, read_yaml
+from langchain_agentmem.base.data_tables import load_data_table, parse_yaml
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import Experience, section
-from langchain_agentmem.language_models.lenient_json import is_cut_off, read_json, read_row, strip_reasoning
+from langchain_agentmem.language_models.lenient_json import is_cut_off, read_json, read_objects, strip_reasoning
 
 _ADVICE = "Use {experiences}, {user_query} and {context}, and double the braces that are meant as such: {{ and }}."
 
@@ -73,22 +73,22 @@ class SelectionTemplate:
         try:
             text: Any = Path(path).read_text(encoding="utf-8-sig")
             if Path(path).suffix.lower() in (".yaml", ".yml"):
-                held = read_yaml(text)
-                text = held.get("content") if isinstance(held, dict) else None
+                data = parse_yaml(text)
+                text = data.get("content") if isinstance(data, dict) else None
             return cls(text)
         except (OSError, ValueError, TypeError) as error:
             raise InvalidInput(f"The selection template {path!s:.500} cannot be used: {error}") from error
 
 
-DEFAULT = SelectionTemplate(data_table("experiences/prompts.yaml")["selection"])
+DEFAULT_TEMPLATE = SelectionTemplate(load_data_table("experiences/prompts.yaml")["selection"])
 """The default prompt."""
 
 
 # -- the answer ----------------------------------------------------------------------------------------------------
 
-_HALF = 0.5
+_YES_THRESHOLD = 0.5
 _IDS = ("id", "exp_id", "experience_id")
-_ASIDE = {*_IDS, "reason", "reasons", "reasoning", "why", "confidence", "thoughts", "candidates", "error"}
+_IGNORED_KEYS = {*_IDS, "reason", "reasons", "reasoning", "why", "confidence", "thoughts", "candidates", "error"}
 _YES = re.compile(r"\W*(?:true|yes|y|1|relevant|applies|applicable|selected)\b(?!\s*[/|])", re.IGNORECASE)
 _NO = re.compile(
     r"\b(?:n|not?|none|never|neither|nor|false|without|except|than|instead|n/a|null|nothing|hardly|low|"
@@ -107,7 +107,7 @@ Verdicts: TypeAlias = list[tuple[str, bool]]
 """Names, each with whether it applies."""
 
 
-def selected(answer: str, candidates: Sequence[str]) -> tuple[str, ...] | None:
+def read_selection(answer: str, candidates: Sequence[str]) -> tuple[str, ...] | None:
     """Read the ids of the experiences that a model selects from its answer.
 
     Args:
@@ -124,7 +124,7 @@ def selected(answer: str, candidates: Sequence[str]) -> tuple[str, ...] | None:
     if is_cut_off(text):
         return None
     ids = tuple(filter(None, candidates))
-    value: Any = read_row(text) or read_json(text)
+    value: Any = read_objects(text) or read_json(text)
     if not value:
         listed = read_json(text, wanted=list)
         if listed is not None and _NO.search(_LIST.sub("", text)):
@@ -134,12 +134,12 @@ def selected(answer: str, candidates: Sequence[str]) -> tuple[str, ...] | None:
     if value is not None:
         verdicts = _read_value(value, ids)
     elif not set("{[<") & set(text):
-        verdicts = _read_words(text, ids)
+        verdicts = _read_text(text, ids)
     if verdicts is None:
         return None
     known: dict[str, bool] = {}
     for name, applies in verdicts:
-        if (candidate := _find(name, ids)) is not None:
+        if (candidate := _find_candidate(name, ids)) is not None:
             known[candidate] = applies and known.get(candidate, True)
     if not known and any(applies for _, applies in verdicts):
         return None
@@ -158,45 +158,53 @@ def _read_value(value: Any, ids: Sequence[str]) -> Verdicts | None:
         return verdicts
     entry = next((value[key] for key in _IDS if key in value), None)
     if isinstance(entry, str | int) and not isinstance(entry, bool):  # {"id": "exp-1", "relevant": true}
-        return [(str(entry), _verdict(value) is not False)]
-    said = {key: each for key, each in value.items() if _find(key, ids) is not None or _says(key, each, ids)}
-    for key, each in said.items():
-        if _find(key, ids) is not None and not isinstance(each, list):
-            verdicts.append((key, _verdict(each) is True))
+        return [(str(entry), _parse_verdict(value) is not False)]
+    entries = {
+        key: each for key, each in value.items() if _find_candidate(key, ids) is not None or _is_verdict(key, each, ids)
+    }
+    for key, each in entries.items():
+        if _find_candidate(key, ids) is not None and not isinstance(each, list):
+            verdicts.append((key, _parse_verdict(each) is True))
             continue
         if isinstance(each, dict | list):
             read = _read_value(each, ids)
         else:
-            named = _find(str(each), ids)  # {"selected": "exp-1"}
-            read = [(key, _verdict(each) is True)] if named is None else [(named, True)]
+            named = _find_candidate(str(each), ids)  # {"selected": "exp-1"}
+            read = [(key, _parse_verdict(each) is True)] if named is None else [(named, True)]
         if read is None:
             return None
-        verdicts += [(name, applies and not _denies(key)) for name, applies in read]  # {"rejected": ["exp-2"]}
-    return verdicts if said or not value else None
+        verdicts += [(name, applies and not _is_negative(key)) for name, applies in read]  # {"rejected": ["exp-2"]}
+    return verdicts if entries or not value else None
 
 
-def _says(key: str, value: Any, ids: Sequence[str]) -> bool:
+def _is_verdict(key: str, value: Any, ids: Sequence[str]) -> bool:
     """Return whether an entry is a verdict; {"explanation": "It reads files."} is not."""
-    if key.casefold() in _ASIDE:
+    if key.casefold() in _IGNORED_KEYS:
         return False
-    return isinstance(value, dict | list) or _verdict(value) is not None or _find(str(value), ids) is not None
+    return (
+        isinstance(value, dict | list)
+        or _parse_verdict(value) is not None
+        or _find_candidate(str(value), ids) is not None
+    )
 
 
-def _verdict(value: Any) -> bool | None:
+def _parse_verdict(value: Any) -> bool | None:
     """Return the verdict of a value on its id; None if it cannot be understood."""
     if isinstance(value, str):
         return True if _YES.match(value) else False if _NO.search(value) else None
     if isinstance(value, dict):
-        said = {key: _verdict(each) for key, each in value.items() if key.casefold() not in _ASIDE}
-        return all(each is not _denies(key) for key, each in said.items() if each is not None) if said else None
-    return None if isinstance(value, list) else bool(value) and value >= _HALF
+        parsed = {key: _parse_verdict(each) for key, each in value.items() if key.casefold() not in _IGNORED_KEYS}
+        return (
+            all(each is not _is_negative(key) for key, each in parsed.items() if each is not None) if parsed else None
+        )
+    return None if isinstance(value, list) else bool(value) and value >= _YES_THRESHOLD
 
 
-def _denies(key: str) -> bool:
+def _is_negative(key: str) -> bool:
     return _NO.search(re.sub(r"_|(?<=[a-z])(?=[A-Z])", " ", key)) is not None
 
 
-def _read_words(text: str, ids: Sequence[str]) -> Verdicts | None:
+def _read_text(text: str, ids: Sequence[str]) -> Verdicts | None:
     """Read plain text: named ids apply, unless their line or sentence denies them."""
     names = [name for name in ids if len(name) > 1 and not name.isdigit()]  # others could be any word
     longest_first = sorted(map(re.escape, names), key=len, reverse=True)
@@ -211,7 +219,7 @@ def _read_words(text: str, ids: Sequence[str]) -> Verdicts | None:
     return verdicts or None
 
 
-def _find(name: str, ids: Sequence[str]) -> str | None:
+def _find_candidate(name: str, ids: Sequence[str]) -> str | None:
     """Return the candidate of a name; None if it is unknown or ambiguous."""
     alike = [each for each in ids if each.strip().casefold() == name.strip().casefold()]
     return name if name in ids else alike[0] if len(set(alike)) == 1 else None

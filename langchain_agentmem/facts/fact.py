@@ -3,7 +3,7 @@
 Comparing follows a few fixed rules that never confuse two names. Any other name of the same entity is an alias, which
 must be declared.
 
-No statement is ever overwritten. A fact is a list of events; `state` computes what the fact is, or what it was
+No statement is ever overwritten. A fact is a list of events; `compute_state` computes what the fact is, or what it was
 as far as it was known at some time. So a message can be taken out of a fact again, and a change can be undone.
 
 An event is a JSON object: `n` is its number, `at` when it was learned, and `do` what it does:
@@ -15,7 +15,7 @@ An event is a JSON object: `n` is its number, `at` when it was learned, and `do`
 `FactRules` list which names are merged and which predicates have one value at a time. Facts keep their original names.
 Merged names are looked up together, so that a merge can be undone.
 
-`endings` computes when facts ended: a new value of a single-valued predicate ends the value before. It reads all
+`apply_endings` computes when facts ended: a new value of a single-valued predicate ends the value before. It reads all
 values of the same thing, so it is also right when facts are learned late and out of order, when names are merged or
 parted, and when a message is erased.
 """
@@ -36,46 +36,46 @@ from annotated_types import Ge, Le
 from langchain_core.messages import BaseMessage
 from pydantic import Field
 
-from langchain_agentmem.base.argument_checks import Options, check_value, name_given, text_given
-from langchain_agentmem.base.clock import EARLIEST, LATEST, time_given
+from langchain_agentmem.base.argument_checks import Options, check_name, check_text, check_value
+from langchain_agentmem.base.clock import EARLIEST, LATEST, check_time
 from langchain_agentmem.base.encoding import json_value, replace_surrogates
-from langchain_agentmem.base.namespaces import id_of
+from langchain_agentmem.base.namespaces import check_id
 from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 from langchain_agentmem.messages.message import MessageLike
-from langchain_agentmem.rewinding.memory_rows import SAID
+from langchain_agentmem.rewinding.memory_rows import STATEMENT
 from langchain_agentmem.rewinding.message_sources import SET, UNDO
 from langchain_agentmem.search.memory_search import Explanation
 
-LONGEST = 2_000
+MAX_CHARS = 2_000
 """Most characters of a subject, predicate or object."""
 
 _SPACE = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 _QUOTES = "\"'`\u00b4\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a"
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_SHORT = 100
+_CAMEL_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_CACHED_CHARS = 100
 """Names up to so many characters are kept with their keys, of the last few thousand that were asked for."""
 
 
-def name_of(value: Any, what: str) -> str:
+def parse_name(value: Any, label: str) -> str:
     """Return a name that a caller gave as one line, without surrounding space.
 
     Args:
         value: The name as given.
-        what: The role of the name, for the error.
+        label: The role of the name, for the error.
 
     Raises:
         InvalidInput: The name is no text, is empty, or has more than 2,000 characters.
     """
     if not isinstance(value, str):
-        raise InvalidInput(f"{what} of a fact is text, not {type(value).__name__}.")
+        raise InvalidInput(f"{label} of a fact is text, not {type(value).__name__}.")
     name = _SPACE.sub(" ", replace_surrogates(value)).strip()
     if not entity_key(name):
-        raise InvalidInput(f"{what} of a fact cannot be empty: {safe_repr(value)}.")
-    if len(name) > LONGEST:
+        raise InvalidInput(f"{label} of a fact cannot be empty: {safe_repr(value)}.")
+    if len(name) > MAX_CHARS:
         raise InvalidInput(
-            f"{what} of a fact has {len(name)} characters, and may have {LONGEST}. Keep long texts with add(), or in "
-            "archival memory."
+            f"{label} of a fact has {len(name)} characters, and may have {MAX_CHARS}. Keep long texts with add(), or "
+            "in archival memory."
         )
     return name
 
@@ -85,26 +85,26 @@ def entity_key(name: str) -> str:
 
     The key ignores case, kinds of space, invisible characters, surrounding quotes and punctuation at the end.
     """
-    return _key_of_short(name) if len(name) <= _SHORT else _key(name)
+    return _cached_key(name) if len(name) <= _CACHED_CHARS else _compute_key(name)
 
 
 @lru_cache(maxsize=512)
 def predicate_key(predicate: str) -> str:
     """Return a predicate's key; "lives in", "LIVES_IN" and "livesIn" have the same key."""
-    return entity_key(_HUMP.sub(" ", predicate).replace("_", " ").replace("-", " "))
+    return entity_key(_CAMEL_BOUNDARY.sub(" ", predicate).replace("_", " ").replace("-", " "))
 
 
-def _key(name: str) -> str:
+def _compute_key(name: str) -> str:
     if name.isascii() and name.replace(" ", "").isalnum() and "  " not in name:
         return name.strip().lower()  # a shortcut with the same result
-    whole = replace_surrogates(name)  # as it is kept
-    seen = "".join(sign for sign in unicodedata.normalize("NFKC", whole) if unicodedata.category(sign) != "Cf")
-    plain = _SPACE.sub(" ", seen).casefold().strip()
-    bare = plain.strip(_QUOTES + " ").rstrip(".,;:!?").rstrip().strip(_QUOTES + " ")
-    return unicodedata.normalize("NFKC", bare or plain)
+    cleaned = replace_surrogates(name)  # as it is kept
+    visible = "".join(sign for sign in unicodedata.normalize("NFKC", cleaned) if unicodedata.category(sign) != "Cf")
+    plain = _SPACE.sub(" ", visible).casefold().strip()
+    trimmed = plain.strip(_QUOTES + " ").rstrip(".,;:!?").rstrip().strip(_QUOTES + " ")
+    return unicodedata.normalize("NFKC", trimmed or plain)
 
 
-_key_of_short = lru_cache(maxsize=8_192)(_key)
+_cached_key = lru_cache(maxsize=8_192)(_compute_key)
 
 
 SINGLE_VALUED = ("lives in", "works at")
@@ -165,7 +165,7 @@ class Fact:
         valid_from: When it began to hold, in UTC.
         valid_to: When it ceased to hold; None if it still holds, as far as known.
         recorded_at: When it was first learned.
-        told: Its sources, in the order in which they came.
+        mentions: Its sources, in the order in which they came.
         confidence: The stated confidence, from 0 to 1; None if none was stated.
         ended_by: The id of the fact that ended it, if another value of the same thing did.
         raw: True for a message kept as it was said, False for a fact.
@@ -181,7 +181,7 @@ class Fact:
     valid_from: datetime
     valid_to: datetime | None = None
     recorded_at: datetime
-    told: tuple[FactMention, ...] = ()
+    mentions: tuple[FactMention, ...] = ()
     confidence: float | None = None
     ended_by: str | None = None
     raw: bool = False
@@ -191,7 +191,7 @@ class Fact:
     @property
     def sources(self) -> tuple[str, ...]:
         """The ids of the messages that state the fact, each once."""
-        return tuple(dict.fromkeys(each.message_id for each in self.told if each.message_id is not None))
+        return tuple(dict.fromkeys(each.message_id for each in self.mentions if each.message_id is not None))
 
     @property
     def text(self) -> str:
@@ -309,15 +309,15 @@ def sentence(subject: str, predicate: str, obj: str) -> str:
     return f"{subject} {predicate.replace('_', ' ')} {obj}"
 
 
-def maybe_time(value: Any, what: str) -> int | None:
-    """Return the time that a caller gave, see `time_given`; None if there is none."""
-    return None if value is None else time_given(value, what)
+def parse_optional_time(value: Any, label: str) -> int | None:
+    """Return the time that a caller gave, see `check_time`; None if there is none."""
+    return None if value is None else check_time(value, label)
 
 
 # -- events ------------------------------------------------------------------------------------------------------------
 
 
-_TELLING = ("id", "in", "source", "actor", "role", "to")
+_STATEMENT_FIELDS = ("id", "in", "source", "actor", "role", "to")
 """The fields that two events with the same statement have in common."""
 
 Event: TypeAlias = Mapping[str, Any]
@@ -336,10 +336,10 @@ class FactState(NamedTuple):
         given: Whether the start was stated; if not, `start` is the time of the statement.
         lasting: Whether it was stated without an end, so that it ends the value before it.
         sure: The confidence, if there is any.
-        learned: When it was first learned.
+        learned_at: When it was first learned.
         rank: The position among facts learned at the same time.
-        said: The events that state it.
-        ended_by: The fact that ended it, see `endings`.
+        statements: The events that state it.
+        ended_by: The fact that ended it, see `apply_endings`.
     """
 
     subject: str
@@ -351,13 +351,13 @@ class FactState(NamedTuple):
     given: bool
     lasting: bool
     sure: float | None
-    learned: int
+    learned_at: int
     rank: int
-    said: tuple[Event, ...]
+    statements: tuple[Event, ...]
     ended_by: str | None = None
 
 
-def state(extra: Mapping[str, Any], recorded: int | None = None) -> FactState | None:
+def compute_state(extra: Mapping[str, Any], recorded: int | None = None) -> FactState | None:
     """Compute the state of a fact from its events.
 
     Args:
@@ -368,29 +368,29 @@ def state(extra: Mapping[str, Any], recorded: int | None = None) -> FactState | 
         The state; None if the fact was not known, or was taken back.
     """
     names = extra["subject"], extra["predicate"], extra["object"], extra["role"]
-    known, found = extra["told"], None
-    if len(known) > 1 or recorded is not None:
-        known = counting(known, recorded)
-    for event in known:
-        if event["do"] == SAID:
+    events, found = extra["told"], None
+    if len(events) > 1 or recorded is not None:
+        events = effective_events(events, recorded)
+    for event in events:
+        if event["do"] == STATEMENT:
             given, lasting = bool(event.get("given")), event["to"] is None
             times = event["from"], event["to"], given, lasting, event.get("sure"), event["at"], event["n"]
-            told = FactState(*names, *times, (event,))
-            found = told if found is None else _together(found, told)
-    for event in known:
+            stated = FactState(*names, *times, (event,))
+            found = stated if found is None else _combine_states(found, stated)
+    for event in events:
         if event["do"] == SET and found is not None:
             found = found._replace(**event["fields"])
     return found
 
 
-def counting(events: Sequence[Event], recorded: int | None = None) -> list[Event]:
+def effective_events(events: Sequence[Event], recorded: int | None = None) -> list[Event]:
     """Return the events known by a time, without those that were undone."""
-    known = [event for event in events if recorded is None or event["at"] <= recorded]
-    off: set[int] = set()
-    for event in known:
+    learned = [event for event in events if recorded is None or event["at"] <= recorded]
+    undone: set[int] = set()
+    for event in learned:
         if event["do"] == UNDO:
-            off ^= {event["of"]}
-    return [event for event in known if event["do"] != UNDO and event["n"] not in off]
+            undone ^= {event["of"]}
+    return [event for event in learned if event["do"] != UNDO and event["n"] not in undone]
 
 
 def names_of(extra: Mapping[str, Any], recorded: int | None = None) -> tuple[str, str, str]:
@@ -398,24 +398,24 @@ def names_of(extra: Mapping[str, Any], recorded: int | None = None) -> tuple[str
 
     A fact that was taken back is found by its first names, so that it can be restored.
     """
-    known = state(extra, recorded)
-    return (extra["subject"], extra["predicate"], extra["object"]) if known is None else known[:3]
+    state = compute_state(extra, recorded)
+    return (extra["subject"], extra["predicate"], extra["object"]) if state is None else state[:3]
 
 
-def says_more(known: FactState, event: Event) -> bool:
+def adds_statement(state: FactState, event: Event) -> bool:
     """Return whether an event adds anything to a fact.
 
     Args:
-        known: The fact.
+        state: The fact.
         event: An event that states the fact.
     """
     sure = event.get("sure")
-    if sure is not None and all(each.get("sure", -1) < sure for each in known.said):
+    if sure is not None and all(each.get("sure", -1) < sure for each in state.statements):
         return True
     return not any(
-        all(each.get(name) == event.get(name) for name in _TELLING)
+        all(each.get(name) == event.get(name) for name in _STATEMENT_FIELDS)
         and (not event.get("given") or (each.get("given") and each["from"] == event["from"]))
-        for each in known.said
+        for each in state.statements
     )
 
 
@@ -441,9 +441,9 @@ class FactRules(NamedTuple):
         Args:
             name: A name.
         """
-        return self.followed(entity_key(name))
+        return self.follow_merges(entity_key(name))
 
-    def followed(self, key: str) -> str:
+    def follow_merges(self, key: str) -> str:
         """Follow merges from the key of a name to the key of its entity.
 
         Merges can form a circle after two branches were merged; the smallest key passed is returned then.
@@ -463,10 +463,10 @@ class FactRules(NamedTuple):
             names: Canonical keys.
         """
         wanted = set(names)
-        merged = (key for key in self.aliases if self.followed(key) in wanted)
+        merged = (key for key in self.aliases if self.follow_merges(key) in wanted)
         return sorted({*wanted, *merged})
 
-    def spelled(self, name: str) -> str:
+    def display_name(self, name: str) -> str:
         """Return the spelling of a name after merges."""
         target = self.canonical(name)
         if target == entity_key(name):
@@ -474,7 +474,7 @@ class FactRules(NamedTuple):
         return next((alias.into for alias in self.aliases.values() if entity_key(alias.into) == target), name)
 
 
-def endings(states: Mapping[str, FactState], agreed: FactRules) -> dict[str, FactState]:
+def apply_endings(states: Mapping[str, FactState], rules: FactRules) -> dict[str, FactState]:
     """Return facts with the ends that follow from other facts.
 
     A fact without a stated end ends when the next lasting value begins. Of two values that began at the same moment,
@@ -482,67 +482,69 @@ def endings(states: Mapping[str, FactState], agreed: FactRules) -> dict[str, Fac
 
     Args:
         states: Facts by their ids, with all that have the same subject and predicate.
-        agreed: The rules on names.
+        rules: The rules on names.
     """
     found = dict(states)
-    single = [(key, known) for key, known in states.items() if predicate_key(known.predicate) in agreed.single]
-    single.sort(key=lambda each: (each[1].start, each[1].learned, each[1].rank, each[0]))
+    single = [(key, state) for key, state in states.items() if predicate_key(state.predicate) in rules.single]
+    single.sort(key=lambda each: (each[1].start, each[1].learned_at, each[1].rank, each[0]))
     lasting: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)  # ids and values without an end
-    for key, known in single:
-        thing, value = (agreed.canonical(known.subject), predicate_key(known.predicate)), agreed.canonical(known.object)
-        before, lasting[thing] = lasting[thing], []
-        for earlier, other in before:
-            follows = known.start > states[earlier].start or not known.given
-            if other != value and known.lasting and follows:
-                found[earlier] = states[earlier]._replace(end=known.start, ended_by=key)
+    for key, state in single:
+        thing, value = (rules.canonical(state.subject), predicate_key(state.predicate)), rules.canonical(state.object)
+        open_values, lasting[thing] = lasting[thing], []
+        for earlier, other in open_values:
+            follows = state.start > states[earlier].start or not state.given
+            if other != value and state.lasting and follows:
+                found[earlier] = states[earlier]._replace(end=state.start, ended_by=key)
             else:
                 lasting[thing].append((earlier, other))
-        if known.end is None:
+        if state.end is None:
             lasting[thing].append((key, value))
     return found
 
 
-def united(states: Mapping[str, FactState], first: Collection[str], agreed: FactRules) -> dict[str, FactState]:
+def unite_facts(states: Mapping[str, FactState], first: Collection[str], rules: FactRules) -> dict[str, FactState]:
     """Unite facts that state the same for overlapping periods, as two lines stated them.
 
     Args:
         states: Facts by their ids, with all that have the same subject and predicate.
         first: The ids that stay when facts are united; among several, and among others, the one learned first stays.
-        agreed: The rules on names.
+        rules: The rules on names.
     """
-    ended = endings(states, agreed)
+    ended = apply_endings(states, rules)
     found: dict[str, FactState] = {}
-    alike: dict[tuple[str, str, str], list[str]] = defaultdict(list)
-    for key, known in sorted(states.items(), key=lambda each: (each[0] not in first, each[1].learned, each[0])):
-        there = alike[agreed.canonical(known.subject), predicate_key(known.predicate), agreed.canonical(known.object)]
-        same = next((each for each in there if overlaps(ended[each], known.start, ended[key].end)), None)
+    by_triple: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for key, state in sorted(states.items(), key=lambda each: (each[0] not in first, each[1].learned_at, each[0])):
+        candidates = by_triple[
+            rules.canonical(state.subject), predicate_key(state.predicate), rules.canonical(state.object)
+        ]
+        same = next((each for each in candidates if overlaps(ended[each], state.start, ended[key].end)), None)
         if same is None:
-            there.append(key)
-            found[key] = known
+            candidates.append(key)
+            found[key] = state
         else:
-            found[same] = _together(found[same], known)
+            found[same] = _combine_states(found[same], state)
             later = max(ended[same], ended[key], key=lambda each: LATEST if each.end is None else each.end)
-            ended[same] = later._replace(start=min(ended[same].start, known.start))
+            ended[same] = later._replace(start=min(ended[same].start, state.start))
     return {key: found[key] for key in states if key in found}
 
 
-def _together(one: FactState, other: FactState) -> FactState:
+def _combine_states(one: FactState, other: FactState) -> FactState:
     """Combine two states of one fact. The names are those of `one`."""
-    first = min(one, other, key=lambda known: (known.start, not known.given))
+    first = min(one, other, key=lambda state: (state.start, not state.given))
     return one._replace(
         start=first.start,
         given=first.given,
-        end=max((known.end for known in (one, other) if known.end is not None), default=None),
+        end=max((state.end for state in (one, other) if state.end is not None), default=None),
         lasting=one.lasting or other.lasting,
-        sure=max((known.sure for known in (one, other) if known.sure is not None), default=None),
-        learned=min(one.learned, other.learned),
-        said=tuple(sorted((*one.said, *other.said), key=lambda event: (event["at"], event["n"]))),
+        sure=max((state.sure for state in (one, other) if state.sure is not None), default=None),
+        learned_at=min(one.learned_at, other.learned_at),
+        statements=tuple(sorted((*one.statements, *other.statements), key=lambda event: (event["at"], event["n"]))),
     )
 
 
-def overlaps(known: FactState, start: int, stop: int | None) -> bool:
+def overlaps(state: FactState, start: int, stop: int | None) -> bool:
     """Return whether a fact held at some time from `start` up to `stop`; None for no end."""
-    return (known.end is None or start < known.end) and (stop is None or known.start < stop)
+    return (state.end is None or start < state.end) and (stop is None or state.start < stop)
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------------
@@ -552,27 +554,27 @@ FactSource: TypeAlias = "str | MessageLike | tuple[str, str]"
 """The source of a fact: a message, its id, or a pair of its id and its conversation's id."""
 
 
-def sources_given(source: Any, *, listed: bool = False) -> list[tuple[str, str | None]]:
+def parse_sources(source: Any, *, nested: bool = False) -> list[tuple[str, str | None]]:
     """Return sources as pairs of message id and conversation id, None if not known."""
     if source is None:
         return []
     if isinstance(source, tuple) and len(source) == 2 and all(isinstance(each, str) for each in source):  # noqa: PLR2004
-        return [(id_of(source[0], "message", MessageError), id_of(source[1], "conversation"))]
-    if isinstance(source, list | set | frozenset | tuple) and not listed:
-        return [pair for each in source for pair in sources_given(each, listed=True)]
+        return [(check_id(source[0], "message", MessageError), check_id(source[1], "conversation"))]
+    if isinstance(source, list | set | frozenset | tuple) and not nested:
+        return [pair for each in source for pair in parse_sources(each, nested=True)]
     key = source.id if isinstance(source, BaseMessage) else getattr(source, "message_id", source)
     if not isinstance(key, str):
         raise InvalidInput(
             "A source is the id of a message, a message that has one, a pair of the ids of a message and its "
             f"conversation, or a list of such, not {safe_repr(source)}."
         )
-    return [(id_of(key, "message", MessageError), None)]
+    return [(check_id(key, "message", MessageError), None)]
 
 
-def confidence_given(confidence: Any) -> float | None:
+def check_confidence(confidence: Any) -> float | None:
     """Check and return a confidence; None if none was given."""
-    sure: float | None = check_value(Annotated[float, Ge(0), Le(1)] | None, confidence, "confidence")
-    return sure
+    checked: float | None = check_value(Annotated[float, Ge(0), Le(1)] | None, confidence, "confidence")
+    return checked
 
 
 def check_order(start: int | None, end: int | None) -> None:
@@ -581,35 +583,35 @@ def check_order(start: int | None, end: int | None) -> None:
         raise InvalidInput("valid_to must come after valid_from: a fact holds up to, but not at, valid_to.")
 
 
-def thing_given(value: Any, what: str) -> str:
+def parse_entity(value: Any, label: str) -> str:
     """Return a subject or object that a caller gave, without secrets."""
-    return name_of(redact(text_given(value, what)), what)
+    return parse_name(redact(check_text(value, label)), label)
 
 
-def _end_given(value: Any) -> dict[str, Any]:
-    return {"end": None, "lasting": True} if value is None else {"end": time_given(value, "valid_to")}
+def _parse_end(value: Any) -> dict[str, Any]:
+    return {"end": None, "lasting": True} if value is None else {"end": check_time(value, "valid_to")}
 
 
 _FACT_FIELDS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
-    "role": lambda value: {"role": name_given(value, "a role")},
-    "subject": lambda value: {"subject": thing_given(value, "The subject")},
-    "predicate": lambda value: {"predicate": name_of(value, "The predicate")},
-    "obj": lambda value: {"object": thing_given(value, "The object")},
-    "object": lambda value: {"object": thing_given(value, "The object")},
-    "valid_from": lambda value: {"start": time_given(value, "valid_from"), "given": True},
-    "valid_to": _end_given,
-    "confidence": lambda value: {"sure": confidence_given(value)},
+    "role": lambda value: {"role": check_name(value, "a role")},
+    "subject": lambda value: {"subject": parse_entity(value, "The subject")},
+    "predicate": lambda value: {"predicate": parse_name(value, "The predicate")},
+    "obj": lambda value: {"object": parse_entity(value, "The object")},
+    "object": lambda value: {"object": parse_entity(value, "The object")},
+    "valid_from": lambda value: {"start": check_time(value, "valid_from"), "given": True},
+    "valid_to": _parse_end,
+    "confidence": lambda value: {"sure": check_confidence(value)},
 }
 """The changeable fields of a fact, each with a function from a value to fields of the state."""
 
 
-def fields_given(known: FactState, changes: Mapping[str, Any]) -> dict[str, Any]:
+def parse_changes(state: FactState, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Convert requested changes of a fact to fields of its state."""
     if not changes or (unknown := [name for name in changes if name not in _FACT_FIELDS]):
-        what = f"{safe_repr(unknown[0])} is none of them" if changes else "none is given"
-        raise MessageError(f"What can be changed of a fact is {', '.join(_FACT_FIELDS)}; {what}.")
+        problem = f"{safe_repr(unknown[0])} is none of them" if changes else "none is given"
+        raise MessageError(f"What can be changed of a fact is {', '.join(_FACT_FIELDS)}; {problem}.")
     fields: dict[str, Any] = {}
     for name, value in changes.items():
         fields |= _FACT_FIELDS[name](value)
-    check_order(fields.get("start", known.start), fields.get("end", known.end))
+    check_order(fields.get("start", state.start), fields.get("end", state.end))
     return fields

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import Field, InstanceOf, TypeAdapter
 
 from langchain_agentmem.base.clock import EARLIEST, LATEST
-from langchain_agentmem.base.data_tables import data_table
+from langchain_agentmem.base.data_tables import load_data_table
 from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, safe_repr
 from langchain_agentmem.facts import fact_store
@@ -22,20 +22,20 @@ from langchain_agentmem.facts.fact import RULE, Fact
 from langchain_agentmem.facts.fact_store import FactChanges, FactView
 from langchain_agentmem.messages.message import decode_body
 from langchain_agentmem.rewinding import branches, memory_rows
-from langchain_agentmem.rewinding.memory_rows import FACT, SAID, TEXT, VersionDraft
+from langchain_agentmem.rewinding.memory_rows import FACT, FACT_TEXT, STATEMENT, VersionDraft
 from langchain_agentmem.rewinding.message_sources import SET
-from langchain_agentmem.rewinding.outlook import SearchView, recollections_of, row_texts, sighted
+from langchain_agentmem.rewinding.search_view import SearchView, recollections_of, row_texts, visible_rows
 from langchain_agentmem.search.memory_search import Recollection, SearchHit
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import Part, SearchableKind
 from langchain_agentmem.storage.transaction import Row
 
-FOUND_AS = "fact"
+SEARCH_KIND = "fact"
 """The name that users see for both facts and messages."""
 
 
-def recollections(
-    tx: Transaction, hits: Sequence[SearchHit], now: int, outlook: SearchView | None
+def to_recollections(
+    tx: Transaction, hits: Sequence[SearchHit], now: int, search_view: SearchView | None
 ) -> Mapping[int, Recollection]:
     """Return the recollections of visible hits, by the numbers of their documents.
 
@@ -43,92 +43,96 @@ def recollections(
         tx: The transaction.
         hits: Facts and messages that a search found.
         now: The current time.
-        outlook: The view of the search.
+        search_view: The view of the search.
     """
-    there, sights = sighted(tx, hits, now, outlook)
+    rows, row_groups = visible_rows(tx, hits, now, search_view)
     values: dict[int, Fact] = {}
-    for view, numbers in sights:
-        new = {number: there[number] for number in sorted(numbers - values.keys())}
+    for view, numbers in row_groups:
+        new = {number: rows[number] for number in sorted(numbers - values.keys())}
         if view is not None:
-            values |= _values(FactView(tx, view), new)
+            values |= _load_facts(FactView(tx, view), new)
             continue
         for branch in sorted({row["branch_id"] for row in new.values()}):  # read each row at the end of its own branch
             end = branches.view_of(tx, branch, memory_rows.FOREVER - 1, now)
-            values |= _values(FactView(tx, end), {n: row for n, row in new.items() if row["branch_id"] == branch})
-    shown = recollections_of(hits, there, {n: (value.text, value) for n, value in values.items()}, FOUND_AS)
-    ended = {number: each.value.ended_by for number, each in shown.items() if each.value.ended_by is not None}
-    return shown | {number: replace(shown[number], replaced_by=(FOUND_AS, by)) for number, by in ended.items()}
+            values |= _load_facts(FactView(tx, end), {n: row for n, row in new.items() if row["branch_id"] == branch})
+    converted = recollections_of(hits, rows, {n: (value.text, value) for n, value in values.items()}, SEARCH_KIND)
+    ended = {number: each.value.ended_by for number, each in converted.items() if each.value.ended_by is not None}
+    return converted | {
+        number: replace(converted[number], replaced_by=(SEARCH_KIND, by)) for number, by in ended.items()
+    }
 
 
-def _values(facts: FactView, some: Mapping[int, Row]) -> dict[int, Fact]:
+def _load_facts(facts: FactView, rows: Mapping[int, Row]) -> dict[int, Fact]:
     """Return the facts of rows that a view shows, by document number."""
-    kept = {number: memory_rows.version_of(row) for number, row in some.items()}
-    values = facts.shown(kept.values())
-    return {number: values[each.key] for number, each in kept.items() if each.key in values}
+    versions = {number: memory_rows.version_of(row) for number, row in rows.items()}
+    values = facts.to_facts(versions.values())
+    return {number: values[each.key] for number, each in versions.items() if each.key in values}
 
 
-KINDS = (RULE, TEXT, memory_rows.DUE, memory_rows.FAILURE, FACT, memory_rows.FORMER)
+RECORD_KINDS = (RULE, FACT_TEXT, memory_rows.FACT_DUE, memory_rows.FACT_FAILURE, FACT, memory_rows.FORMER_FACT)
 """The kinds of rows that files contain and that `fact_problems` checks."""
-_FORMS = data_table("facts/fact_records.yaml")
+_RECORD_FORMS = load_data_table("facts/fact_records.yaml")
 
 
-def draft_of(record: Any) -> VersionDraft:
+def parse_record(record: Any) -> VersionDraft:
     """Return the row that a record describes.
 
     Raises:
         InvalidInput: The record is damaged.
     """
     try:
-        return _draft(record)
+        return _parse_record(record)
     except (AttributeError, DatabaseUnreadable, KeyError, StopIteration, TypeError, ValueError) as error:
         raise InvalidInput(f"The file is damaged: this is no record of facts: {safe_repr(record)}.") from error
 
 
-def dump(facts: FactView) -> list[dict[str, Any]]:
+def dump_records(facts: FactView) -> list[dict[str, Any]]:
     """Return everything that a memory holds, as records for JSON."""
     return [
         {
-            "kind": kept.kind,
-            "id": kept.key,
-            "label": kept.label,
-            "body": kept.text,
-            "created_at": kept.created_at,
-            "extra": dict(kept.extra),
+            "kind": version.kind,
+            "id": version.key,
+            "label": version.label,
+            "body": version.text,
+            "created_at": version.created_at,
+            "extra": dict(version.extra),
         }
-        for kind in KINDS
-        for kept in facts.every(kind)
+        for kind in RECORD_KINDS
+        for version in facts.rows_of_kind(kind)
     ]
 
 
-def load(facts: FactChanges, drafts: Sequence[VersionDraft]) -> None:
+def restore_records(facts: FactChanges, drafts: Sequence[VersionDraft]) -> None:
     """Replace everything that a memory holds with dumped records."""
     facts.clear(rules=True)
     facts.change.drafts += drafts
 
 
-def _draft(record: Any) -> VersionDraft:
-    _holds(record, _FORMS["record"])
+def _parse_record(record: Any) -> VersionDraft:
+    _check_form(record, _RECORD_FORMS["record"])
     kind, key, extra, label = record["kind"], record["id"], record["extra"], record["label"]
-    _holds(extra, _FORMS[label if kind == RULE else kind])
-    if kind not in (RULE, memory_rows.FORMER):
+    _check_form(extra, _RECORD_FORMS[label if kind == RULE else kind])
+    if kind not in (RULE, memory_rows.FORMER_FACT):
         for event in extra["told"]:
-            _holds(event, _FORMS["event"])
+            _check_form(event, _RECORD_FORMS["event"])
             if kind == FACT:
-                _holds(event, _FORMS[event["do"]])
+                _check_form(event, _RECORD_FORMS[event["do"]])
             if event["do"] == SET:
-                _holds(event["fields"], {name: _FORMS["fields"][name] for name in event["fields"]})
+                _check_form(event["fields"], {name: _RECORD_FORMS["fields"][name] for name in event["fields"]})
         if kind != FACT:  # another line may state the fact
-            next(event for event in extra["told"] if event["do"] == SAID)
+            next(event for event in extra["told"] if event["do"] == STATEMENT)
     if kind == FACT:
-        return fact_store.draft_of(key, extra, record["created_at"])
-    draft = VersionDraft(kind, key, memory_rows.body_of(record["body"]), record["created_at"], label=label, extra=extra)
-    if kind == TEXT:
+        return fact_store.fact_draft(key, extra, record["created_at"])
+    draft = VersionDraft(
+        kind, key, memory_rows.encode_text(record["body"]), record["created_at"], label=label, extra=extra
+    )
+    if kind == FACT_TEXT:
         decode_body(draft.body or b"", extra["told"][0]["id"])
         return draft._replace(subject=extra["role"], findable=label is None)
     return draft
 
 
-def _holds(given: Any, form: Mapping[str, str]) -> None:
+def _check_form(record: Any, form: Mapping[str, str]) -> None:
     """Check the fields of a record.
 
     Raises:
@@ -137,7 +141,7 @@ def _holds(given: Any, form: Mapping[str, str]) -> None:
     """
     for name, type_name in form.items():
         optional = type_name.startswith("maybe ")
-        value = given.get(name) if optional else given[name]
+        value = record.get(name) if optional else record[name]
         if not (optional and value is None):
             _TYPES[type_name.removeprefix("maybe ")].validate_python(value, strict=True)
 
@@ -155,7 +159,7 @@ _TYPES: Mapping[str, TypeAdapter[Any]] = {
 }
 
 
-PAGE = 500
+PAGE_SIZE = 500
 
 
 def fact_problems(tx: Transaction) -> list[str]:
@@ -166,23 +170,23 @@ def fact_problems(tx: Transaction) -> list[str]:
     """
     found: list[str] = []
     after = 0
-    while page := query.facts_after(tx, after=after, kinds=as_json(KINDS), limit=PAGE):
+    while page := query.facts_after(tx, after=after, kinds=as_json(RECORD_KINDS), limit=PAGE_SIZE):
         after = page[-1]["id"]
         for row in page:
             try:
-                trouble = _trouble_of(row)
+                problem = _problem_of(row)
             except (InvalidInput, TypeError, ValueError, RecursionError):
-                trouble = "cannot be read"
-            if trouble is not None:
-                found.append(f"memory {row['id']}, a {row['kind'].replace('_', ' ')}, {trouble}")
+                problem = "cannot be read"
+            if problem is not None:
+                found.append(f"memory {row['id']}, a {row['kind'].replace('_', ' ')}, {problem}")
     return found
 
 
-def _trouble_of(row: Any) -> str | None:
+def _problem_of(row: Any) -> str | None:
     """Return the problem of a row; None if there is none."""
     kind, body, extra = row["kind"], bytes(row["body"]), json.loads(row["extra"] or "{}") or {}
     record = {name: row[name] for name in ("kind", "label", "created_at")}
-    draft = draft_of({**record, "id": row["key"], "body": memory_rows.text_of(body), "extra": extra})
+    draft = parse_record({**record, "id": row["key"], "body": memory_rows.decode_text(body), "extra": extra})
     if kind == FACT and not draft.findable:
         return None  # a fact that was taken back is only looked up by its id
     if kind == FACT:
@@ -190,14 +194,15 @@ def _trouble_of(row: Any) -> str | None:
             return "is not looked up by what it says"
         if body != draft.body:
             return "does not say what was told of it"
-    is_indexed = row["origin"] is not None or row["document_id"] is not None
+    is_indexed = row["copy_of"] is not None or row["document_id"] is not None
     return "is not in the index" if draft.findable and not is_indexed else None
 
 
 PART = Part(
-    found={
-        FOUND_AS: tuple(
-            SearchableKind(stored_as=kind, texts=row_texts, recollections=recollections) for kind in (FACT, TEXT)
+    search_kinds={
+        SEARCH_KIND: tuple(
+            SearchableKind(index_name=kind, texts=row_texts, recollections=to_recollections)
+            for kind in (FACT, FACT_TEXT)
         )
     },
     verify={"facts": fact_problems},

@@ -12,10 +12,17 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from langchain_agentmem.base.argument_checks import ALL, EVERYTHING, check_whole, limit_given, text_given, texts_given
-from langchain_agentmem.base.clock import moment, time_given
+from langchain_agentmem.base.argument_checks import (
+    MATCH_ALL,
+    NO_LIMIT,
+    check_integer,
+    check_text,
+    parse_limit,
+    parse_texts,
+)
+from langchain_agentmem.base.clock import check_time, from_micros
 from langchain_agentmem.base.concurrency import awaited
-from langchain_agentmem.base.fencing import fenced, harmless, on_one_line
+from langchain_agentmem.base.fencing import fence_text, sanitize_line, sanitize_text
 from langchain_agentmem.base.namespaces import Namespace, ThreadKey, namespace_of
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import InvalidInput, MissingExtra, safe_repr
@@ -25,13 +32,13 @@ from langchain_agentmem.facts.fact import Contradiction, Entity, Evidence, Fact,
 from langchain_agentmem.facts.fact_store import FactsContext, FactView
 from langchain_agentmem.language_models.tokens import Budget, BudgetLike, Measure
 from langchain_agentmem.messages.message import body_text
-from langchain_agentmem.rewinding import outlook
-from langchain_agentmem.rewinding.memory_rows import FACT, TEXT
+from langchain_agentmem.rewinding import search_view
+from langchain_agentmem.rewinding.memory_rows import FACT, FACT_TEXT
 from langchain_agentmem.storage import query
-from langchain_agentmem.tracing import documents, outcome
+from langchain_agentmem.tracing import document_outputs, format_result
 
-USUAL_LIMIT = 10
-MOST_STEPS = 1_000
+DEFAULT_LIMIT = 10
+MAX_DEPTH = 1_000
 """The most facts that a walk follows one after the other, whatever depth is requested."""
 
 
@@ -42,30 +49,30 @@ class FactReader:
     UTC.
     """
 
-    _ground: FactsContext
+    _context: FactsContext
 
     @property
     def name(self) -> str:
         """The name of the branch, or the thread's id."""
-        return self._ground.point.name
+        return self._context.point.name
 
     @property
     def namespace(self) -> Namespace:
         """The namespace of this memory."""
-        return namespace_of(self._ground.point.path)
+        return namespace_of(self._context.point.path)
 
     @property
     def now(self) -> datetime:
         """The current time of this memory, in UTC."""
-        return moment(self._ground.now())
+        return from_micros(self._context.now())
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({safe_repr(self.name)}, namespace={safe_repr(self.namespace)})"
 
     def get(self, fact_id: str) -> Fact | None:
         """Return a fact or a message by its id; None if it is missing or was taken back."""
-        key = text_given(fact_id, "An id")
-        return self._ground.look("facts.get", lambda facts: facts.fact(key), fact_id=key)
+        key = check_text(fact_id, "An id")
+        return self._context.read_facts("facts.get", lambda facts: facts.fact(key), fact_id=key)
 
     aget = awaited(get)
 
@@ -97,10 +104,15 @@ class FactReader:
         Raises:
             InvalidInput: An argument is wrong.
         """
-        by, at = fact_values.maybe_time(recorded, "recorded"), fact_values.maybe_time(valid, "valid")
-        most, named = limit_given(limit), _named(subject=subject, predicate=predicate, obj=obj)
-        find = partial(matching, **named, recorded=by, at=self._ground.now() if at is None else at, most=most)
-        return self._ground.look("facts.as_of", find, **named, valid=valid, recorded=recorded)
+        recorded_micros, at = (
+            fact_values.parse_optional_time(recorded, "recorded"),
+            fact_values.parse_optional_time(valid, "valid"),
+        )
+        max_facts, names = parse_limit(limit), _check_names(subject=subject, predicate=predicate, obj=obj)
+        find = partial(
+            match_facts, **names, recorded=recorded_micros, at=self._context.now() if at is None else at, most=max_facts
+        )
+        return self._context.read_facts("facts.as_of", find, **names, valid=valid, recorded=recorded)
 
     aas_of = awaited(as_of)
 
@@ -130,27 +142,32 @@ class FactReader:
         Raises:
             InvalidInput: An argument is wrong, or there is no such fact.
         """
-        most = USUAL_LIMIT if limit is None else limit_given(limit)
-        by, at = fact_values.maybe_time(recorded, "recorded"), fact_values.maybe_time(valid, "valid")
-        named = _named(before=before, entity=entity, predicate=predicate)
+        max_facts = DEFAULT_LIMIT if limit is None else parse_limit(limit)
+        recorded_micros, at = (
+            fact_values.parse_optional_time(recorded, "recorded"),
+            fact_values.parse_optional_time(valid, "valid"),
+        )
+        inputs = _check_names(before=before, entity=entity, predicate=predicate)
 
         def find(facts: FactView) -> list[Fact]:
-            behind = fact_store.BEHIND_ALL if by is None else (by + 1, 0)
+            page_start = fact_store.PAGE_START if recorded_micros is None else (recorded_micros + 1, 0)
             if before is not None:
-                there = facts.named(FACT, [before]).get(before)
-                if there is None:
+                before_row = facts.rows_by_key(FACT, [before]).get(before)
+                if before_row is None:
                     raise InvalidInput(f"There is no fact {safe_repr(before)} here: begin with the last again.")
-                behind = min(behind, (there.created_at, there.number))
+                page_start = min(page_start, (before_row.created_at, before_row.number))
             names = None if entity is None else facts.rules.keys_of([facts.rules.canonical(entity)])
             labels = None if predicate is None else [predicate_key(predicate)]
             found: list[Fact] = []
-            for rows in facts.pages(FACT, most, behind, names=names, predicates=labels):
-                found += facts.settled(rows, by, at=at)  # without facts that were taken back or did not hold
-                if len(found) >= most:
+            for rows in facts.pages(FACT, max_facts, page_start, names=names, predicates=labels):
+                found += facts.resolve_facts(
+                    rows, recorded_micros, at=at
+                )  # without facts that were taken back or did not hold
+                if len(found) >= max_facts:
                     break
-            return found[:most]
+            return found[:max_facts]
 
-        return self._ground.look("facts.latest", find, limit=most, **named, valid=valid, recorded=recorded)
+        return self._context.read_facts("facts.latest", find, limit=max_facts, **inputs, valid=valid, recorded=recorded)
 
     alatest = awaited(latest)
 
@@ -168,9 +185,9 @@ class FactReader:
         Raises:
             InvalidInput: An argument is wrong.
         """
-        named = _named(subject=text_given(subject, "The subject"), predicate=predicate)
-        find = partial(matching, **named, recorded=fact_values.maybe_time(recorded, "recorded"))
-        return self._ground.look("facts.history", find, **named, recorded=recorded)
+        names = _check_names(subject=check_text(subject, "The subject"), predicate=predicate)
+        find = partial(match_facts, **names, recorded=fact_values.parse_optional_time(recorded, "recorded"))
+        return self._context.read_facts("facts.history", find, **names, recorded=recorded)
 
     ahistory = awaited(history)
 
@@ -186,30 +203,28 @@ class FactReader:
         Raises:
             InvalidInput: An argument is wrong.
         """
-        subjects = None if subject is None else texts_given(subject, "Subjects")
-        _named(predicate=predicate)
+        subjects = None if subject is None else parse_texts(subject, "Subjects")
+        _check_names(predicate=predicate)
 
         def find(facts: FactView) -> list[Contradiction]:
-            agreed = facts.rules
-            keys = None if subjects is None else agreed.keys_of(map(agreed.canonical, subjects))
-            predicates = agreed.single if predicate is None else agreed.single & {predicate_key(predicate)}
-            there = facts.settled(facts.about(subjects=keys, predicates=predicates), whole=True)
+            rules = facts.rules
+            keys = None if subjects is None else rules.keys_of(map(rules.canonical, subjects))
+            predicates = rules.single if predicate is None else rules.single & {predicate_key(predicate)}
+            candidates = facts.resolve_facts(facts.rows_about(subjects=keys, predicates=predicates), is_complete=True)
             found: list[Contradiction] = []
             lasting: dict[tuple[str, str], list[Fact]] = defaultdict(list)
-            for fact in sorted(there, key=lambda fact: (fact.valid_from, fact.recorded_at)):
-                thing = agreed.canonical(fact.subject), predicate_key(fact.predicate)
+            for fact in sorted(candidates, key=lambda fact: (fact.valid_from, fact.recorded_at)):
+                thing = rules.canonical(fact.subject), predicate_key(fact.predicate)
                 lasting[thing] = [each for each in lasting[thing] if each.holds_at(fact.valid_from)]
                 for other in lasting[thing]:
                     ends = [end for end in (fact.valid_to, other.valid_to) if end is not None]
-                    if fact.holds_at(fact.valid_from) and agreed.canonical(fact.object) != agreed.canonical(
-                        other.object
-                    ):
+                    if fact.holds_at(fact.valid_from) and rules.canonical(fact.object) != rules.canonical(other.object):
                         stop = min(ends, default=None)
                         found.append(Contradiction(facts=(other, fact), valid_from=fact.valid_from, valid_to=stop))
                 lasting[thing].append(fact)
             return found
 
-        return self._ground.look("facts.contradictions", find, subject=subject, predicate=predicate)
+        return self._context.read_facts("facts.contradictions", find, subject=subject, predicate=predicate)
 
     acontradictions = awaited(contradictions)
 
@@ -222,26 +237,26 @@ class FactReader:
         Returns:
             The sources in the order in which they came; empty if there is no such fact.
         """
-        text_given(fact_id, "An id")
+        check_text(fact_id, "An id")
 
         def find(facts: FactView) -> list[Evidence]:
             fact = facts.fact(fact_id)
-            sources = () if fact is None else fact.told
-            here = facts.texts(
+            sources = () if fact is None else fact.mentions
+            messages = facts.message_rows(
                 [(each.message_id, each.conversation_id) for each in sources if each.message_id is not None]
             )
             found: list[Evidence] = []
             for each in sources:
                 key, conversation, text = each.message_id, each.conversation_id, None
-                if key is not None and (kept := here.get((key, conversation))) is not None:
-                    text = fact_store.message_of(kept).text
+                if key is not None and (version := messages.get((key, conversation))) is not None:
+                    text = fact_store.message_of(version).text
                 elif key is not None and conversation is not None:
-                    entry = message_log.get(facts.tx, ThreadKey(self._ground.point.path, conversation), key)
+                    entry = message_log.get(facts.tx, ThreadKey(self._context.point.path, conversation), key)
                     text = None if entry is None else body_text(entry.body)
                 found.append(Evidence(**asdict(each), text=text))
             return found
 
-        return self._ground.look("facts.evidence", find, fact_id=fact_id)
+        return self._context.read_facts("facts.evidence", find, fact_id=fact_id)
 
     aevidence = awaited(evidence)
 
@@ -251,8 +266,10 @@ class FactReader:
         Args:
             message_id: The id of the message.
         """
-        key, path = text_given(message_id, "An id"), self._ground.point.path
-        return self._ground.look("facts.from_message", lambda facts: facts.told_by(key, path), message_id=key)
+        key, path = check_text(message_id, "An id"), self._context.point.path
+        return self._context.read_facts(
+            "facts.from_message", lambda facts: facts.facts_of_message(key, path), message_id=key
+        )
 
     afrom_message = awaited(from_message)
 
@@ -270,7 +287,7 @@ class FactReader:
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return find_facts(self._ground, query, limit, valid=valid)
+        return find_facts(self._context, query, limit, valid=valid)
 
     asearch = awaited(search)
 
@@ -292,18 +309,18 @@ class FactReader:
             InvalidInput: An argument is wrong.
         """
         limits = Budget.of(budget)
-        question = "" if query is None else text_given(query, "A query").strip()
-        at = None if valid is None else moment(time_given(valid, "valid"))
+        question = "" if query is None else check_text(query, "A query").strip()
+        at = None if valid is None else from_micros(check_time(valid, "valid"))
         now = self.now if at is None else at
         measure, text = Measure(limits), ""
         lines: list[str] = []
-        asked: dict[str, Any] = {"query": question, "valid": at, f"most_{limits.unit}": limits.total}
-        with self._ground.step("facts.format_for_prompt", **asked) as step:
-            for fact in find_facts(self._ground, question or EVERYTHING, 50, valid=at, raw=False):
-                more = fenced("facts", "\n".join([*lines, _fact_line(fact, now)]))
-                if limits.total is None or measure.size(more) <= limits.total:
+        inputs: dict[str, Any] = {"query": question, "valid": at, f"most_{limits.unit}": limits.total}
+        with self._context.step("facts.format_for_prompt", **inputs) as step:
+            for fact in find_facts(self._context, question or MATCH_ALL, 50, valid=at, raw=False):
+                extended = fence_text("facts", "\n".join([*lines, _fact_line(fact, now)]))
+                if limits.total is None or measure.size(extended) <= limits.total:
                     lines.append(_fact_line(fact, now))
-                    text = more
+                    text = extended
             step.finish(lambda: {"text": text})
         return text
 
@@ -311,8 +328,10 @@ class FactReader:
 
     def aliases(self) -> list[fact_values.Alias]:
         """List the names that are merged."""
-        shown = partial(outcome, name="alias", into="same_as")
-        return self._ground.look("facts.aliases", lambda facts: list(facts.rules.aliases.values()), outputs=shown)
+        to_output = partial(format_result, name="alias", into="same_as")
+        return self._context.read_facts(
+            "facts.aliases", lambda facts: list(facts.rules.aliases.values()), outputs=to_output
+        )
 
     aaliases = awaited(aliases)
 
@@ -323,31 +342,29 @@ class FactReader:
             prefix: The beginning of the name, in any case. Default: any name.
             limit: Most entities. Default: all.
         """
-        low = entity_key(prefix) if text_given(prefix, "A prefix").strip() else ""
-        most = limit_given(limit)
+        prefix_key = entity_key(prefix) if check_text(prefix, "A prefix").strip() else ""
+        max_entities = parse_limit(limit)
 
         def find(facts: FactView) -> list[Entity]:
-            agreed = facts.rules
+            rules = facts.rules
             counts: dict[str, int] = defaultdict(int)
             samples: dict[str, str] = {}
-            for name, facts_there, sample in _names(facts, low):
-                key = agreed.followed(name)
-                counts[key] += facts_there
+            for name, fact_count, sample in _entity_names(facts, prefix_key):
+                key = rules.follow_merges(name)
+                counts[key] += fact_count
                 if key not in samples or name == key:
                     samples[key] = sample
-            chosen_keys = sorted(counts)[:most]
-            rows = facts.named(FACT, {samples[key] for key in chosen_keys})
-            shown: list[Entity] = []
+            chosen_keys = sorted(counts)[:max_entities]
+            rows = facts.rows_by_key(FACT, {samples[key] for key in chosen_keys})
+            result: list[Entity] = []
             for key in chosen_keys:
                 subject, _, obj = fact_values.names_of(rows[samples[key]].extra)
-                name = next((each for each in (subject, obj) if agreed.canonical(each) == key), key)
-                others = sorted(
-                    {alias.name for alias in agreed.aliases.values() if agreed.canonical(alias.name) == key}
-                )
-                shown.append(Entity(name=agreed.spelled(name), aliases=tuple(sorted(others)), facts=counts[key]))
-            return shown
+                name = next((each for each in (subject, obj) if rules.canonical(each) == key), key)
+                others = sorted({alias.name for alias in rules.aliases.values() if rules.canonical(alias.name) == key})
+                result.append(Entity(name=rules.display_name(name), aliases=tuple(sorted(others)), facts=counts[key]))
+            return result
 
-        return self._ground.look("facts.entities", find, prefix=prefix)
+        return self._context.read_facts("facts.entities", find, prefix=prefix)
 
     aentities = awaited(entities)
 
@@ -375,17 +392,17 @@ class FactReader:
         Raises:
             InvalidInput: An argument is wrong.
         """
-        wanted = None if predicates is None else texts_given(predicates, "Predicates")
+        wanted = None if predicates is None else parse_texts(predicates, "Predicates")
         labels = None if wanted is None else [predicate_key(each) for each in wanted]
-        by = fact_values.maybe_time(recorded, "recorded")
-        at = self._ground.now() if valid is None else time_given(valid, "valid")
-        check_whole("depth", depth, 1)
-        text_given(entity, "An entity")
+        recorded_micros = fact_values.parse_optional_time(recorded, "recorded")
+        at = self._context.now() if valid is None else check_time(valid, "valid")
+        check_integer("depth", depth, 1)
+        check_text(entity, "An entity")
 
         def find(facts: FactView) -> list[Neighbour]:
-            return walk(facts, entity, depth, predicates=labels, recorded=by, at=at)[1]
+            return follow_facts(facts, entity, depth, predicates=labels, recorded=recorded_micros, at=at)[1]
 
-        return self._ground.look("facts.neighbours", find, entity=entity, depth=depth)
+        return self._context.read_facts("facts.neighbours", find, entity=entity, depth=depth)
 
     aneighbours = awaited(neighbours)
 
@@ -410,16 +427,16 @@ class FactReader:
         Raises:
             MissingExtra: networkx is not installed.
         """
-        by, named = fact_values.maybe_time(recorded, "recorded"), _named(entity=entity)
-        at = self._ground.now() if valid is None else time_given(valid, "valid")
-        check_whole("depth", depth, 1)
+        recorded_micros, inputs = fact_values.parse_optional_time(recorded, "recorded"), _check_names(entity=entity)
+        at = self._context.now() if valid is None else check_time(valid, "valid")
+        check_integer("depth", depth, 1)
 
         def find(facts: FactView) -> list[Fact]:
             if entity is None:
-                return matching(facts, recorded=by, at=at)
-            return walk(facts, entity, depth, recorded=by, at=at)[0]
+                return match_facts(facts, recorded=recorded_micros, at=at)
+            return follow_facts(facts, entity, depth, recorded=recorded_micros, at=at)[0]
 
-        facts = self._ground.look("facts.draw", find, **named, depth=depth, valid=valid, recorded=recorded)
+        facts = self._context.read_facts("facts.draw", find, **inputs, depth=depth, valid=valid, recorded=recorded)
         try:
             import networkx as nx  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
         except ImportError as error:
@@ -432,42 +449,46 @@ class FactReader:
     ato_networkx = awaited(to_networkx)
 
 
-def _named(**names: str | None) -> dict[str, Any]:
+def _check_names(**names: str | None) -> dict[str, Any]:
     """Check the names in a query, each a text or None, and return them."""
-    whats = {"before": "An id", "entity": "An entity", "obj": "The object"}
+    labels = {"before": "An id", "entity": "An entity", "obj": "The object"}
     for name, value in names.items():
         if value is not None:
-            text_given(value, whats.get(name, f"The {name}"))
+            check_text(value, labels.get(name, f"The {name}"))
     return names
 
 
-def listing(
+def list_facts(
     facts: FactView,
     *,
     limit: int | None = None,
     wanted: Callable[[Fact], bool] = lambda _: True,
-    kinds: Sequence[str] = (FACT, TEXT),
+    kinds: Sequence[str] = (FACT, FACT_TEXT),
 ) -> list[Fact]:
     """Return facts and messages in the order in which they came: all, or the last ones."""
-    shown: list[tuple[int, int, Fact]] = []
+    entries: list[tuple[int, int, Fact]] = []
     for kind in kinds:
         count = 0
-        pages = [{kept.key: kept for kept in facts.every(kind)}] if limit is None else facts.pages(kind, limit)
+        pages = (
+            [{version.key: version for version in facts.rows_of_kind(kind)}]
+            if limit is None
+            else facts.pages(kind, limit)
+        )
         for rows in pages:
             if kind == FACT:
-                there = facts.settled(rows, whole=limit is None)
+                page = facts.resolve_facts(rows, is_complete=limit is None)
             else:
-                there = [fact_store.raw_fact(kept) for kept in rows.values() if kept.label is None]
-            there = [fact for fact in there if wanted(fact)]
-            shown += [(rows[fact.id].created_at, rows[fact.id].number, fact) for fact in there]
-            count += len(there)
+                page = [fact_store.raw_fact(version) for version in rows.values() if version.label is None]
+            page = [fact for fact in page if wanted(fact)]
+            entries += [(rows[fact.id].created_at, rows[fact.id].number, fact) for fact in page]
+            count += len(page)
             if limit is not None and count >= limit:
                 break
-    shown.sort(key=lambda each: each[:2])
-    return [fact for *_, fact in (shown if limit is None else shown[max(0, len(shown) - limit) :])]
+    entries.sort(key=lambda each: each[:2])
+    return [fact for *_, fact in (entries if limit is None else entries[max(0, len(entries) - limit) :])]
 
 
-def matching(
+def match_facts(
     facts: FactView,
     subject: str | None = None,
     predicate: str | None = None,
@@ -475,59 +496,63 @@ def matching(
     *,
     recorded: int | None = None,
     at: int | None = None,
-    most: int = ALL,
+    most: int = NO_LIMIT,
 ) -> list[Fact]:
     """Return the facts with some names that held at a time, sorted by their start."""
-    agreed = facts.rules
+    rules = facts.rules
     predicates = None if predicate is None else [predicate_key(predicate)]
-    subjects, objects = (None if name is None else agreed.keys_of([agreed.canonical(name)]) for name in (subject, obj))
-    rows = facts.about(subjects=subjects, predicates=predicates, objects=objects, recorded=recorded)
-    found = facts.settled(rows, recorded, whole=obj is None, at=at)
+    subjects, objects = (None if name is None else rules.keys_of([rules.canonical(name)]) for name in (subject, obj))
+    rows = facts.rows_about(subjects=subjects, predicates=predicates, objects=objects, recorded=recorded)
+    found = facts.resolve_facts(rows, recorded, is_complete=obj is None, at=at)
     return sorted(found, key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id))[:most]
 
 
 def find_facts(
-    ground: FactsContext, asked: str, limit: int | None, *, valid: datetime | None = None, raw: bool = True
+    context: FactsContext, text: str, limit: int | None, *, valid: datetime | None = None, raw: bool = True
 ) -> list[Fact]:
     """Search for facts, and with `raw` for messages too; see `FactReader.search`."""
-    everything = text_given(asked, "A query").strip() == EVERYTHING
-    most = USUAL_LIMIT if limit is None else limit_given(limit)
-    at = None if valid is None else moment(time_given(valid, "valid"))
-    kinds = (FACT, TEXT) if raw else (FACT,)
+    everything = check_text(text, "A query").strip() == MATCH_ALL
+    max_facts = DEFAULT_LIMIT if limit is None else parse_limit(limit)
+    at = None if valid is None else from_micros(check_time(valid, "valid"))
+    kinds = (FACT, FACT_TEXT) if raw else (FACT,)
 
-    def counts(fact: Fact) -> bool:
+    def is_match(fact: Fact) -> bool:
         return fact.raw or at is None or fact.holds_at(at)
 
-    with ground.step("facts.search", "retriever", query=asked, limit=most, valid=at) as step:
+    with context.step("facts.search", "retriever", query=text, limit=max_facts, valid=at) as step:
         if everything:
-            facts = ground.look(None, partial(listing, limit=most, wanted=counts, kinds=kinds))[::-1]
+            facts = context.read_facts(None, partial(list_facts, limit=max_facts, wanted=is_match, kinds=kinds))[::-1]
         else:
             # Some of the best matches may not have held then.
-            words = ground.look(None, lambda facts: _more_names(asked, facts.rules))
-            hits = outlook.found(ground, kinds, words, most if at is None else 4 * most)
-            known = ground.look(None, lambda facts: facts.shown(kept for kept, _ in hits))
-            found = [replace(known[kept.key], score=hit.score, why=hit.why) for kept, hit in hits if kept.key in known]
-            facts = [fact for fact in found if counts(fact)][:most]
-        step.finish(lambda: documents(facts, "fact"))
+            words = context.read_facts(None, lambda facts: _add_aliases(text, facts.rules))
+            hits = search_view.find_versions(context, kinds, words, max_facts if at is None else 4 * max_facts)
+            by_key = context.read_facts(None, lambda facts: facts.to_facts(version for version, _ in hits))
+            found = [
+                replace(by_key[version.key], score=hit.score, why=hit.why)
+                for version, hit in hits
+                if version.key in by_key
+            ]
+            facts = [fact for fact in found if is_match(fact)][:max_facts]
+        step.finish(lambda: document_outputs(facts, "fact"))
     return facts
 
 
-def _more_names(asked: str, agreed: fact_values.FactRules) -> str:
+def _add_aliases(text: str, rules: fact_values.FactRules) -> str:
     """Return a query extended with the aliases of the names in it."""
-    words = f" {asked.casefold()} "
-    aliases = agreed.aliases.values()
+    words = f" {text.casefold()} "
+    aliases = rules.aliases.values()
     pairs = [pair for alias in aliases for pair in ((alias.name, alias.into), (alias.into, alias.name))]
-    return " ".join([asked, *dict.fromkeys(other for one, other in pairs if one.casefold() in words)])
+    return " ".join([text, *dict.fromkeys(other for one, other in pairs if one.casefold() in words)])
 
 
 def _fact_line(fact: Fact, now: datetime) -> str:
     """Return a fact on one line, with its period."""
     past = ", past" if fact.valid_to is not None and fact.valid_to <= now else ""
-    sure = "" if fact.confidence is None else f", confidence {fact.confidence:.2g}"
-    return f"- {on_one_line(harmless(fact.text))} ({fact.period}{past}{sure})"
+    confidence = "" if fact.confidence is None else f", confidence {fact.confidence:.2g}"
+    return f"- {sanitize_line(sanitize_text(fact.text))} ({fact.period}{past}{confidence})"
 
 
-def walk(
+def follow_facts(
     facts: FactView,
     entity: str,
     depth: int,
@@ -541,39 +566,41 @@ def walk(
     Returns:
         The facts, sorted by their start; and the entities that they lead to, the nearest first.
     """
-    agreed = facts.rules
-    passed: dict[str, Fact] = {}
+    rules = facts.rules
+    visited: dict[str, Fact] = {}
     neighbours: list[Neighbour] = []
-    frontier = {agreed.canonical(entity)}
+    frontier = {rules.canonical(entity)}
     reached = set(frontier)
-    for distance in range(1, min(depth, MOST_STEPS) + 1):
-        keys = agreed.keys_of(frontier)
-        rows = facts.about(subjects=keys, predicates=predicates, recorded=recorded)
-        rows |= facts.about(objects=keys, predicates=predicates, recorded=recorded)
+    for distance in range(1, min(depth, MAX_DEPTH) + 1):
+        keys = rules.keys_of(frontier)
+        rows = facts.rows_about(subjects=keys, predicates=predicates, recorded=recorded)
+        rows |= facts.rows_about(objects=keys, predicates=predicates, recorded=recorded)
         near: dict[str, Neighbour] = {}
-        for fact in facts.settled(rows, recorded, at=at):
-            passed[fact.id] = fact
+        for fact in facts.resolve_facts(rows, recorded, at=at):
+            visited[fact.id] = fact
             for name, other in ((fact.object, fact.subject), (fact.subject, fact.object)):
-                key = agreed.canonical(name)
-                if agreed.canonical(other) in frontier and key not in reached:
-                    near.setdefault(key, Neighbour(name=agreed.spelled(name), distance=distance, fact=fact))
+                key = rules.canonical(name)
+                if rules.canonical(other) in frontier and key not in reached:
+                    near.setdefault(key, Neighbour(name=rules.display_name(name), distance=distance, fact=fact))
         neighbours += sorted(near.values(), key=lambda each: each.name)
         frontier = set(near)
         reached |= frontier
         if not frontier:
             break
-    return sorted(passed.values(), key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id)), neighbours
+    return sorted(visited.values(), key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id)), neighbours
 
 
-def _names(facts: FactView, low: str) -> list[tuple[str, int, str]]:
+def _entity_names(facts: FactView, prefix: str) -> list[tuple[str, int, str]]:
     """Return the keys of names with a prefix, the count of facts, and the id of one fact."""
     if facts.view.scope is None:
-        rows = query.entities_named(facts.tx, **facts.view.parameters(), kind=FACT, low=low, high=low + "\U0010ffff")
+        rows = query.entities_in_range(
+            facts.tx, **facts.view.parameters(), kind=FACT, low=prefix, high=prefix + "\U0010ffff"
+        )
         return [(row["name"], row["facts"], row["sample"]) for row in rows]
     naming: dict[str, list[str]] = defaultdict(list)
-    for kept in facts.stored.values():
-        subject, _, obj = fact_values.names_of(kept.extra)
+    for version in facts.fact_rows.values():
+        subject, _, obj = fact_values.names_of(version.extra)
         for name in {entity_key(subject), entity_key(obj)}:
-            if name.startswith(low):
-                naming[name].append(kept.key)
+            if name.startswith(prefix):
+                naming[name].append(version.key)
     return [(name, len(keys), min(keys)) for name, keys in sorted(naming.items())]

@@ -25,31 +25,38 @@ from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool
 from pydantic import Field
 
-from langchain_agentmem.base.argument_checks import check_flag, check_instance, texts_given
-from langchain_agentmem.base.clock import micros, moment
-from langchain_agentmem.base.data_tables import data_table
-from langchain_agentmem.base.namespaces import configurable_of, id_of, path_of
+from langchain_agentmem.base.argument_checks import check_flag, check_instance, parse_texts
+from langchain_agentmem.base.clock import from_micros, to_micros
+from langchain_agentmem.base.data_tables import load_data_table
+from langchain_agentmem.base.namespaces import check_id, configurable_of, path_of
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.facts.fact import Fact, FactsConfig
-from langchain_agentmem.facts.fact_extraction import PendingMessage, learn, summary, times_in
+from langchain_agentmem.facts.fact_extraction import PendingMessage, extract_facts, parse_period, summarize
 from langchain_agentmem.facts.fact_store import FactsContext
 from langchain_agentmem.facts.kg_memory import KGMemory
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.language_models.tool_arguments import Arguments, Text
-from langchain_agentmem.language_models.tool_factory import LIMIT, ToolOperation, listed, passage, tools_of, within
+from langchain_agentmem.language_models.tool_factory import (
+    MAX_RESULTS,
+    ToolOperation,
+    clamp_limit,
+    fit_results,
+    make_tools,
+    shorten,
+)
 from langchain_agentmem.messages.langchain_messages import from_langchain
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.message_marks import is_filler
-from langchain_agentmem.messages.prompt_forms import MemoryRunnable, converted
-from langchain_agentmem.rewinding.branches import BranchPosition, Standpoint
+from langchain_agentmem.messages.prompt_forms import MemoryRunnable, convert_messages
+from langchain_agentmem.rewinding.branches import BranchPosition, MemoryPosition
 from langchain_agentmem.rewinding.graph_runs import nested_graphs
-from langchain_agentmem.rewinding.thread_memory import conversation_of_run, thread_point
+from langchain_agentmem.rewinding.thread_memory import conversation_of_run, thread_position
 from langchain_agentmem.storage.database import MemoryLike, database_of
 from langchain_agentmem.storage.queries import digest
 
-SOURCES = 3
+MAX_SOURCES = 3
 """The most sources of a fact that a model is shown."""
-QUOTED = 200
+MAX_QUOTE_CHARS = 200
 """The most characters of a source that a model is shown."""
 
 
@@ -102,88 +109,95 @@ def fact_tools(
     Raises:
         InvalidInput: An argument is wrong.
     """
-    return tools_of(OPERATIONS, KGMemory, "facts", memory, branch_or_config, namespace, settings=settings)
+    return make_tools(OPERATIONS, KGMemory, "facts", memory, branch_or_config, namespace, settings=settings)
 
 
-def _add(facts: KGMemory, given: FactAdd) -> str:
-    start, end = (None if at is None else moment(at) for at in _times(given, facts.now))
-    fact_id = facts.add_fact("assistant", given.subject, given.predicate, given.object, valid_from=start, valid_to=end)
-    known = facts.history(given.subject, given.predicate)
-    clashes = facts.contradictions(given.subject, given.predicate)
+def _add_fact(facts: KGMemory, arguments: FactAdd) -> str:
+    start, end = (None if at is None else from_micros(at) for at in _parse_times(arguments, facts.now))
+    fact_id = facts.add_fact(
+        "assistant", arguments.subject, arguments.predicate, arguments.object, valid_from=start, valid_to=end
+    )
+    known = facts.history(arguments.subject, arguments.predicate)
+    clashes = facts.contradictions(arguments.subject, arguments.predicate)
     pairs = [clash.facts for clash in clashes if fact_id in {fact.id for fact in clash.facts}]
     parts = [
         f"The fact is kept, with the id {fact_id}",
-        _told_of("it is now known", [fact for fact in known if fact.id == fact_id]),
-        _told_of("it ended", [fact for fact in known if fact.ended_by == fact_id]),
-        _told_of("it contradicts", [fact for pair in pairs for fact in pair if fact.id != fact_id]),
+        _describe_facts("it is now known", [fact for fact in known if fact.id == fact_id]),
+        _describe_facts("it ended", [fact for fact in known if fact.ended_by == fact_id]),
+        _describe_facts("it contradicts", [fact for pair in pairs for fact in pair if fact.id != fact_id]),
     ]
     return "; ".join(part for part in parts if part) + "."
 
 
-def _search(facts: KGMemory, given: FactSearch) -> Any:
-    found = facts.search(given.query, limit=within(given.limit))
-    return listed("found", [_said(fact) if fact.raw else _fact(fact) for fact in found])
+def _search_facts(facts: KGMemory, arguments: FactSearch) -> Any:
+    found = facts.search(arguments.query, limit=clamp_limit(arguments.limit))
+    return fit_results("found", [_message_dict(fact) if fact.raw else _fact_dict(fact) for fact in found])
 
 
-def _history(facts: KGMemory, given: FactHistory) -> Any:
-    known = facts.history(given.subject, given.predicate)
+def _fact_history(facts: KGMemory, arguments: FactHistory) -> Any:
+    known = facts.history(arguments.subject, arguments.predicate)
     if not known:
-        names = filter(None, (given.subject, given.predicate))
-        what = " and ".join(safe_repr(passage(name, most=QUOTED)) for name in names)
-        return f"Nothing is known of {what}; fact_search finds by words."
+        names = filter(None, (arguments.subject, arguments.predicate))
+        names_text = " and ".join(safe_repr(shorten(name, limit=MAX_QUOTE_CHARS)) for name in names)
+        return f"Nothing is known of {names_text}; fact_search finds by words."
     newest = []
-    for fact in reversed(known[-LIMIT:]):
+    for fact in reversed(known[-MAX_RESULTS:]):
         evidence = facts.evidence(fact.id)
-        more = {"more_sources": len(evidence) - SOURCES} if evidence[SOURCES:] else {}
-        newest.append({**_fact(fact), "sources": [_source(each) for each in evidence[:SOURCES]], **more})
-    history = listed("history", newest)["history"][::-1]
+        more_sources = {"more_sources": len(evidence) - MAX_SOURCES} if evidence[MAX_SOURCES:] else {}
+        newest.append(
+            {**_fact_dict(fact), "sources": [_source_dict(each) for each in evidence[:MAX_SOURCES]], **more_sources}
+        )
+    history = fit_results("history", newest)["history"][::-1]
     left_out = {"left_out": len(known) - len(history)} if len(known) > len(history) else {}
     return {"history": history, **left_out}
 
 
-_ABOUT = data_table("facts/fact_operations.yaml")
+_OPERATION_TEXTS = load_data_table("facts/fact_operations.yaml")
 OPERATIONS = (
-    ToolOperation(name="fact_add", arguments=FactAdd, do=_add, **_ABOUT["fact_add"]),
-    ToolOperation(name="fact_search", arguments=FactSearch, do=_search, **_ABOUT["fact_search"]),
-    ToolOperation(name="fact_history", arguments=FactHistory, do=_history, **_ABOUT["fact_history"]),
+    ToolOperation(name="fact_add", arguments=FactAdd, run=_add_fact, **_OPERATION_TEXTS["fact_add"]),
+    ToolOperation(name="fact_search", arguments=FactSearch, run=_search_facts, **_OPERATION_TEXTS["fact_search"]),
+    ToolOperation(name="fact_history", arguments=FactHistory, run=_fact_history, **_OPERATION_TEXTS["fact_history"]),
 )
 """The operations on facts that a model can call."""
 
 
-def _times(given: Any, now: datetime) -> tuple[int | None, int | None]:
+def _parse_times(arguments: Any, now: datetime) -> tuple[int | None, int | None]:
     """Return the start and end that a model stated; None if left out, or "now" as start."""
-    start, end = ((each or "").strip() or None for each in (given.valid_from, given.valid_to))
+    start, end = ((each or "").strip() or None for each in (arguments.valid_from, arguments.valid_to))
     start = None if start is not None and start.lower() == "now" else start
-    times = times_in(start, end, micros(now))
-    for name, said, at in zip(("valid_from", "valid_to"), (start, end), times, strict=True):
-        if said is not None and at is None:
+    times = parse_period(start, end, to_micros(now))
+    for name, stated, parsed in zip(("valid_from", "valid_to"), (start, end), times, strict=True):
+        if stated is not None and parsed is None:
             raise InvalidInput(
-                f"{name} is a date or a time, such as 2024-03-01, not {safe_repr(passage(said, most=QUOTED))}."
+                f"{name} is a date or a time, such as 2024-03-01, not "
+                f"{safe_repr(shorten(stated, limit=MAX_QUOTE_CHARS))}."
             )
     return times
 
 
-def _fact(fact: Fact) -> dict[str, Any]:
-    told = {"id": fact.id, "text": passage(fact.text), "valid_from": fact.valid_from, "valid_to": fact.valid_to}
-    return told if fact.confidence is None else {**told, "confidence": fact.confidence}
+def _fact_dict(fact: Fact) -> dict[str, Any]:
+    fields = {"id": fact.id, "text": shorten(fact.text), "valid_from": fact.valid_from, "valid_to": fact.valid_to}
+    return fields if fact.confidence is None else {**fields, "confidence": fact.confidence}
 
 
-def _said(fact: Fact) -> dict[str, Any]:
+def _message_dict(fact: Fact) -> dict[str, Any]:
     note = f"(a part of message {fact.id})"
-    return {"id": fact.id, "text": passage(fact.text, note), "said_by": fact.subject, "time": fact.valid_from}
+    return {"id": fact.id, "text": shorten(fact.text, note), "said_by": fact.subject, "time": fact.valid_from}
 
 
-def _source(evidence: Any) -> dict[str, Any]:
-    text = None if evidence.text is None else passage(evidence.text, most=QUOTED)
-    told = {"said_by": evidence.role, "time": evidence.recorded_at, "message": evidence.message_id, "text": text}
-    return {name: value for name, value in told.items() if value is not None}
+def _source_dict(evidence: Any) -> dict[str, Any]:
+    text = None if evidence.text is None else shorten(evidence.text, limit=MAX_QUOTE_CHARS)
+    fields = {"said_by": evidence.role, "time": evidence.recorded_at, "message": evidence.message_id, "text": text}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
-def _told_of(what: str, facts: Sequence[Fact]) -> str:
+def _describe_facts(lead: str, facts: Sequence[Fact]) -> str:
     """Return some facts as a part of a sentence, or "" if there are none."""
-    shown = [f"{safe_repr(passage(fact.text, most=QUOTED))}, {fact.period}" for fact in facts[:SOURCES]]
-    more = [f"and {len(facts) - SOURCES} more"] if facts[SOURCES:] else []
-    return f"{what}: {', '.join([*shown, *more])}" if facts else ""
+    described = [
+        f"{safe_repr(shorten(fact.text, limit=MAX_QUOTE_CHARS))}, {fact.period}" for fact in facts[:MAX_SOURCES]
+    ]
+    more = [f"and {len(facts) - MAX_SOURCES} more"] if facts[MAX_SOURCES:] else []
+    return f"{lead}: {', '.join([*described, *more])}" if facts else ""
 
 
 class RememberFactsOptions(TypedDict, total=False):
@@ -237,10 +251,10 @@ class RememberFacts(MemoryRunnable):
         if namespace is not None:
             path_of(namespace)
         self._database = database_of(memory)
-        self._branch = None if branch is None else id_of(branch, "branch")
+        self._branch = None if branch is None else check_id(branch, "branch")
         self._namespace = namespace
-        self._shared = check_flag("share_conversation", share_conversation)
-        self._roles = frozenset(texts_given(roles, "Roles"))
+        self._share_conversation = check_flag("share_conversation", share_conversation)
+        self._roles = frozenset(parse_texts(roles, "Roles"))
         self._settings = check_instance(FactsConfig, settings, "settings") or FactsConfig()
 
     _writes = True
@@ -249,47 +263,49 @@ class RememberFacts(MemoryRunnable):
         """Extract facts from the new messages of a state, as one step."""
         config = ensure_config(config)
         if self._branch is None:
-            point: Standpoint = thread_point(self._database, config)
+            point: MemoryPosition = thread_position(self._database, config)
         else:
             scopes = self._database.scopes
             point = BranchPosition(path_of(scopes.resolve(self._namespace, config)), self._branch, scopes)
-        ground = FactsContext(database=self._database, point=point, settings=self._settings)
-        conversation = conversation_of_run(self._database, config, shared=self._shared)
-        said = [_identified(each) for each in self._messages(given) if not is_filler(each)]
+        context = FactsContext(database=self._database, point=point, settings=self._settings)
+        conversation = conversation_of_run(self._database, config, shared=self._share_conversation)
+        messages = [_ensure_id(each) for each in self._messages_in(given) if not is_filler(each)]
         if conversation is None and nested_graphs(configurable_of(config)):
-            said = []  # messages of a nested graph that saves nothing come from its caller
-        read = [message for message in said if message.role in self._roles]
-        mine = {message.message_id for message in read}
+            messages = []  # messages of a nested graph that saves nothing come from its caller
+        selected = [message for message in messages if message.role in self._roles]
+        own_ids = {message.message_id for message in selected}
 
         def wanted(due: PendingMessage) -> bool:
             # Nodes that run in parallel with this one extract their own messages: any of the nodes may be executed
             # again.
-            is_mine = due.conversation == conversation and due.message.message_id in mine
-            return is_mine or due.listed or due.failed
+            is_own = due.conversation == conversation and due.message.message_id in own_ids
+            return is_own or due.listed or due.failed
 
-        with ground.step("facts.remember", message_ids=[message.message_id for message in read]) as step:
+        with context.step("facts.remember", message_ids=[message.message_id for message in selected]) as step:
             new: list[str] = []
-            if read:
-                new = ground.edit(None, lambda facts: facts.keep(read, conversation=conversation, own=False))
-            learned = learn(ground, self._model, wanted=wanted, patient=True)
-            step.finish(lambda: {"new_ids": new, **summary(learned)})
+            if selected:
+                new = context.write_facts(
+                    None, lambda facts: facts.add_messages(selected, conversation=conversation, own=False)
+                )
+            outcomes = extract_facts(context, self._model, wanted=wanted, patient=True)
+            step.finish(lambda: {"new_ids": new, **summarize(outcomes)})
         return {}
 
-    def _messages(self, given: Any) -> list[BaseMessage]:
-        found: Any = given.get("messages") if isinstance(given, Mapping) else getattr(given, "messages", given)
+    def _messages_in(self, state: Any) -> list[BaseMessage]:
+        found: Any = state.get("messages") if isinstance(state, Mapping) else getattr(state, "messages", state)
         found = [found] if isinstance(found, BaseMessage) else found
         if isinstance(found, str) or not isinstance(found, Sequence):
             raise InvalidInput(
-                f"There are no messages in this: {safe_repr(given)}. Give messages, or a state with 'messages'."
+                f"There are no messages in this: {safe_repr(state)}. Give messages, or a state with 'messages'."
             )
-        return converted(found)
+        return convert_messages(found)
 
 
-def _identified(message: BaseMessage) -> Message:
+def _ensure_id(message: BaseMessage) -> Message:
     """Return a message with its id, or with a stable id derived from its content."""
-    told = from_langchain(message)
+    result = from_langchain(message)
     with contextlib.suppress(InvalidInput):
-        if message.id and id_of(message.id, "message"):
-            return told
-    said = f"{message.id or ''}\x1f{told.role}\x1f{told.name}\x1f{told.text}"
-    return replace(told, message_id=f"said-{digest(said.encode('utf-8', 'surrogatepass')).hex()[:32]}")
+        if message.id and check_id(message.id, "message"):
+            return result
+    content = f"{message.id or ''}\x1f{result.role}\x1f{result.name}\x1f{result.text}"
+    return replace(result, message_id=f"said-{digest(content.encode('utf-8', 'surrogatepass')).hex()[:32]}")

@@ -48,15 +48,15 @@ from typing import Any, Self, Unpack
 from langchain_agentmem.base.argument_checks import (
     check_flag,
     check_instance,
+    check_integer,
+    check_name,
+    check_text,
     check_value,
-    check_whole,
-    name_given,
-    text_given,
 )
 from langchain_agentmem.base.concurrency import awaited
-from langchain_agentmem.base.namespaces import id_of
-from langchain_agentmem.conversations.log_entries import message_of as message_given
-from langchain_agentmem.conversations.persistence import EventSource, read_document, write_document
+from langchain_agentmem.base.namespaces import check_id
+from langchain_agentmem.conversations.log_entries import parse_message as message_given
+from langchain_agentmem.conversations.log_memory import EventSource, read_document, write_document
 from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 from langchain_agentmem.facts import fact as fact_values
 from langchain_agentmem.facts import fact_extraction, fact_part, fact_reader, fact_store
@@ -68,14 +68,14 @@ from langchain_agentmem.language_models.model_calls import ModelLike, usable_mod
 from langchain_agentmem.messages.message import Message, MessageFields, MessageLike
 from langchain_agentmem.messages.provider_content import part_or_placeholder
 from langchain_agentmem.rewinding import branches
-from langchain_agentmem.rewinding.branches import BranchPosition, Standpoint, branch_at
-from langchain_agentmem.rewinding.memory_rows import TEXT
+from langchain_agentmem.rewinding.branches import BranchPosition, MemoryPosition, resolve_branch
+from langchain_agentmem.rewinding.memory_rows import FACT_TEXT
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.background import Lease, Task, TaskKey, backoff
 from langchain_agentmem.storage.database import MemoryLike, database_of
-from langchain_agentmem.tracing import given_only, outcome
+from langchain_agentmem.tracing import drop_none, format_result
 
-TYPE = "kg"
+MEMORY_TYPE = "kg"
 """The type in a file of facts."""
 
 
@@ -129,12 +129,12 @@ class KGMemory(FactReader, EventSource):
         StorageError: The database cannot be opened.
     """
 
-    memory_type = TYPE
+    memory_type = MEMORY_TYPE
 
     def __init__(
         self,
         memory: MemoryLike = ":memory:",
-        branch: str | Standpoint = "main",
+        branch: str | MemoryPosition = "main",
         *,
         namespace: Sequence[str] | None = None,
         model: ModelLike | None = None,
@@ -144,18 +144,18 @@ class KGMemory(FactReader, EventSource):
         if not isinstance(branch, str) and not hasattr(branch, "view"):
             raise InvalidInput(f"Facts are those of a branch; give its name, not {safe_repr(branch)}.")
         if description is not None:
-            text_given(description, "A description")
+            check_text(description, "A description")
         self._database = database = database_of(memory)
         self._model = usable_model(model)
-        self._asking: list[None] = []  # one for each caller that is extracting a text now
-        point = branch_at(branch, namespace, database.scopes)
+        self._active_extractions: list[None] = []  # one for each caller that is extracting a text now
+        point = resolve_branch(branch, namespace, database.scopes)
         self.settings = check_instance(FactsConfig, settings, "settings") or FactsConfig()
-        self._ground = FactsContext(database=database, point=point, settings=self.settings, description=description)
+        self._context = FactsContext(database=database, point=point, settings=self.settings, description=description)
         self._key = TaskKey(point.path, "facts", point.name)
         self._task: Task | None = None
         if self._model is not None and isinstance(point, BranchPosition):
-            self._database.draining.add(self)
-            self._task = Task(self._database.background, self._key, self._due_in, self._learn_due)
+            self._database.fact_workers.add(self)
+            self._task = Task(self._database.background, self._key, self._extraction_delay, self._learn_due)
             self._task.wake()  # another process may have left waiting messages
 
     # -- facts -------------------------------------------------------------------------------------------------------
@@ -192,32 +192,35 @@ class KGMemory(FactReader, EventSource):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        start, end = fact_values.maybe_time(valid_from, "valid_from"), fact_values.maybe_time(valid_to, "valid_to")
+        start, end = (
+            fact_values.parse_optional_time(valid_from, "valid_from"),
+            fact_values.parse_optional_time(valid_to, "valid_to"),
+        )
         fact_values.check_order(start, end)
-        said = FactStatement(
-            role=name_given(role, "a role"),
-            subject=fact_values.thing_given(subject, "The subject"),
-            predicate=fact_values.name_of(predicate, "The predicate"),
-            object=fact_values.thing_given(obj, "The object"),
+        statement = FactStatement(
+            role=check_name(role, "a role"),
+            subject=fact_values.parse_entity(subject, "The subject"),
+            predicate=fact_values.parse_name(predicate, "The predicate"),
+            object=fact_values.parse_entity(obj, "The object"),
             start=start,
             end=end,
-            sure=fact_values.confidence_given(confidence),
+            confidence=fact_values.check_confidence(confidence),
         )
-        sources = fact_values.sources_given(source)
+        sources = fact_values.parse_sources(source)
 
         def make(facts: FactChanges) -> str:
-            here = facts.texts(sources)
+            existing = facts.message_rows(sources)
             fact_id = None
             for message, conversation in sources:
-                text = here.get((message, conversation))
+                text = existing.get((message, conversation))
                 at = None if text is None else text.created_at
-                told = said._replace(message=message, conversation=conversation, said_at=at)
-                fact_id, _ = facts.tell(told, fact_id)
-            return facts.tell(said)[0] if fact_id is None else fact_id
+                sourced = statement._replace(message=message, conversation=conversation, stated_at=at)
+                fact_id, _ = facts.record_statement(sourced, fact_id)
+            return facts.record_statement(statement)[0] if fact_id is None else fact_id
 
-        named = {"subject": said.subject, "predicate": said.predicate, "object": said.object}
+        names = {"subject": statement.subject, "predicate": statement.predicate, "object": statement.object}
         message_ids = [message for message, _ in sources]
-        return self._ground.edit("facts.add_fact", make, role=said.role, **named, message_ids=message_ids)
+        return self._context.write_facts("facts.add_fact", make, role=statement.role, **names, message_ids=message_ids)
 
     aadd_fact = awaited(add_fact, writes=True)
 
@@ -233,9 +236,9 @@ class KGMemory(FactReader, EventSource):
         Raises:
             MessageError: There is no such fact.
         """
-        text_given(fact_id, "An id")
+        check_text(fact_id, "An id")
 
-        self._ground.edit("facts.undo", lambda facts: facts.undo(facts.row(fact_id)), fact_id=fact_id)
+        self._context.write_facts("facts.undo", lambda facts: facts.undo_last(facts.row(fact_id)), fact_id=fact_id)
 
     aundo = awaited(undo, writes=True)
 
@@ -253,13 +256,13 @@ class KGMemory(FactReader, EventSource):
             InvalidInput: A name is invalid, or `single_valued` is neither True nor False.
         """
         check_flag("single_valued", single_valued)
-        names = [fact_values.name_of(each, "A predicate") for each in predicates]
+        names = [fact_values.parse_name(each, "A predicate") for each in predicates]
 
         def make(facts: FactChanges) -> None:
             for each in names:
-                facts.rule(fact_values.SINGLE, each, {"single": single_valued})
+                facts.set_rule(fact_values.SINGLE, each, {"single": single_valued})
 
-        self._ground.edit("facts.declare", make, predicates=names, single_valued=single_valued)
+        self._context.write_facts("facts.declare", make, predicates=names, single_valued=single_valued)
 
     adeclare = awaited(declare, writes=True)
 
@@ -273,7 +276,7 @@ class KGMemory(FactReader, EventSource):
         Raises:
             InvalidInput: The names are merged the other way round.
         """
-        name, into = fact_values.name_of(name, "A name"), fact_values.name_of(into, "A name")
+        name, into = fact_values.parse_name(name, "A name"), fact_values.parse_name(into, "A name")
 
         def make(facts: FactChanges) -> bool:
             one, other = map(facts.rules.canonical, (name, into))
@@ -285,10 +288,10 @@ class KGMemory(FactReader, EventSource):
                     f"{safe_repr(into)} is merged into {safe_repr(name)}. Take that back with "
                     f"unmerge({safe_repr(into)}) first."
                 )
-            facts.rule(fact_values.ALIAS, name, {"name": name, "into": into})
+            facts.set_rule(fact_values.ALIAS, name, {"name": name, "into": into})
             return True
 
-        self._ground.edit("facts.merge", make, alias=name, same_as=into)
+        self._context.write_facts("facts.merge", make, alias=name, same_as=into)
 
     amerge = awaited(merge, writes=True)
 
@@ -301,15 +304,15 @@ class KGMemory(FactReader, EventSource):
         Returns:
             Whether it was merged.
         """
-        name = fact_values.name_of(name, "A name")
+        name = fact_values.parse_name(name, "A name")
 
         def make(facts: FactChanges) -> bool:
-            there = fact_values.entity_key(name) in facts.rules.aliases
-            if there:
-                facts.rule(fact_values.ALIAS, name, None)
-            return there
+            is_merged = fact_values.entity_key(name) in facts.rules.aliases
+            if is_merged:
+                facts.set_rule(fact_values.ALIAS, name, None)
+            return is_merged
 
-        return self._ground.edit("facts.unmerge", make, alias=name)
+        return self._context.write_facts("facts.unmerge", make, alias=name)
 
     aunmerge = awaited(unmerge, writes=True)
 
@@ -324,8 +327,8 @@ class KGMemory(FactReader, EventSource):
         Returns:
             Whether it existed.
         """
-        key = text_given(message_id, "An id")
-        return self._ground.edit("facts.remove", lambda facts: facts.remove(key), id=key)
+        key = check_text(message_id, "An id")
+        return self._context.write_facts("facts.remove", lambda facts: facts.remove(key), id=key)
 
     aremove_by_id = awaited(remove_by_id, writes=True)
 
@@ -347,10 +350,10 @@ class KGMemory(FactReader, EventSource):
             MessageError: Neither message nor role is given, the message is malformed, or its id is taken by other
                 content.
         """
-        said, _ = message_given(message, new_id=self._database.new_id, **fields)
-        self._keep("facts.add", said)
+        new_message, _ = message_given(message, new_id=self._database.new_id, **fields)
+        self._add_message("facts.add", new_message)
         self._wake()
-        return said.message_id
+        return new_message.message_id
 
     aadd = awaited(add, writes=True)
 
@@ -366,9 +369,9 @@ class KGMemory(FactReader, EventSource):
             InvalidInput: A value is invalid.
             MessageError: There is neither, the fact was taken back, or a change does not fit.
         """
-        text_given(message_id, "An id")
-        shown = {"id": message_id, "changes": given_only(changes)}
-        if self._ground.edit("facts.update", lambda facts: facts.update(message_id, changes), **shown):
+        check_text(message_id, "An id")
+        inputs = {"id": message_id, "changes": drop_none(changes)}
+        if self._context.write_facts("facts.update", lambda facts: facts.update(message_id, changes), **inputs):
             self._wake()
 
     aupdate = awaited(update, writes=True)
@@ -383,7 +386,7 @@ class KGMemory(FactReader, EventSource):
         Raises:
             MessageError: There is no item at the index, or a change does not fit.
         """
-        self.update(self._key_at(idx), **changes)
+        self.update(self._id_at(idx), **changes)
 
     areplace_memory = awaited(replace_memory, writes=True)
 
@@ -396,7 +399,7 @@ class KGMemory(FactReader, EventSource):
         Raises:
             MessageError: There is no item at the index.
         """
-        self.remove_by_id(self._key_at(idx))
+        self.remove_by_id(self._id_at(idx))
 
     adelete_memory = awaited(delete_memory, writes=True)
 
@@ -404,11 +407,11 @@ class KGMemory(FactReader, EventSource):
         """Delete everything but the description and the declarations. Notify listeners."""
 
         def make(facts: FactChanges) -> int:
-            gone = facts.clear()
-            facts.describe(self._ground.description)
-            return gone
+            removed = facts.clear()
+            facts.set_description(self._context.description)
+            return removed
 
-        self._ground.edit("facts.reset", make)
+        self._context.write_facts("facts.reset", make)
         self._announce_reset()
 
     areset_memory = awaited(reset_memory, writes=True)
@@ -421,7 +424,7 @@ class KGMemory(FactReader, EventSource):
         Args:
             include_ids: Add the "message_id" of each item. Default: False.
         """
-        return self._retrieve("facts.retrieve_all", self._everything, include_ids=include_ids)
+        return self._retrieve("facts.retrieve_all", self._all_items, include_ids=include_ids)
 
     aretrieve_all = awaited(retrieve_all)
 
@@ -441,8 +444,8 @@ class KGMemory(FactReader, EventSource):
         Raises:
             InvalidInput: `n` is not a whole number of 0 or more.
         """
-        check_whole("n", n)
-        find = partial(fact_reader.listing, limit=n)
+        check_integer("n", n)
+        find = partial(fact_reader.list_facts, limit=n)
         return self._retrieve("facts.retrieve_recent", find, include_ids=include_ids, n=n)
 
     aretrieve_recent = awaited(retrieve_recent)
@@ -454,7 +457,7 @@ class KGMemory(FactReader, EventSource):
             message_id: The id.
             include_ids: Add its "message_id". Default: False.
         """
-        text_given(message_id, "An id")
+        check_text(message_id, "An id")
 
         def find(facts: FactView) -> list[Fact]:
             return [fact for fact in [facts.fact(message_id)] if fact is not None]
@@ -475,9 +478,9 @@ class KGMemory(FactReader, EventSource):
             InvalidInput: An argument is wrong.
         """
         if n is not None:
-            check_whole("n", n)
-        name_given(role, "a role")
-        find = partial(fact_reader.listing, limit=n, wanted=lambda fact: fact.role == role)
+            check_integer("n", n)
+        check_name(role, "a role")
+        find = partial(fact_reader.list_facts, limit=n, wanted=lambda fact: fact.role == role)
         return self._retrieve("facts.retrieve_by_role", find, include_ids=include_ids, role=role, n=n)
 
     aretrieve_by_role = awaited(retrieve_by_role)
@@ -496,7 +499,9 @@ class KGMemory(FactReader, EventSource):
         Raises:
             InvalidInput: The additional state is not JSON, or the file cannot be written.
         """
-        write_document(path, TYPE, self._ground.look("facts.save", fact_part.dump), additional_state)
+        write_document(
+            path, MEMORY_TYPE, self._context.read_facts("facts.save", fact_part.dump_records), additional_state
+        )
 
     asave_to_file = awaited(save_to_file)
 
@@ -512,9 +517,9 @@ class KGMemory(FactReader, EventSource):
         Raises:
             InvalidInput: The file is missing, damaged or of another kind. This memory is unchanged.
         """
-        saved = read_document(path, TYPE)
-        drafts = [fact_part.draft_of(record) for record in saved.entries]
-        self._ground.edit("facts.load", partial(fact_part.load, drafts=drafts), records=len(drafts))
+        saved = read_document(path, MEMORY_TYPE)
+        drafts = [fact_part.parse_record(record) for record in saved.entries]
+        self._context.write_facts("facts.load", partial(fact_part.restore_records, drafts=drafts), records=len(drafts))
         self._wake()
         return saved.additional_state
 
@@ -540,19 +545,21 @@ class KGMemory(FactReader, EventSource):
             raise InvalidInput(
                 "To extract facts a model is needed: memory.facts(…, model=…). Without one, use add_fact()."
             )
-        content, role = text_given(text, "The text"), name_given(role, "a role")
-        said, _ = message_given(new_id=self._database.new_id, role=role, content=content)
-        key, path = said.message_id, self._ground.point.path
-        self._asking.append(None)  # keeps the background from asking about it too
+        content, role = check_text(text, "The text"), check_name(role, "a role")
+        message, _ = message_given(new_id=self._database.new_id, role=role, content=content)
+        key, path = message.message_id, self._context.point.path
+        self._active_extractions.append(None)  # keeps the background from asking about it too
         try:
-            with self._ground.step("facts.remember", messages=[said]) as step:
-                self._keep(None, said)
-                fact_extraction.learn(self._ground, self._model, wanted=lambda due: due.key == key, patient=True)
-                facts = self._ground.look(None, lambda facts: facts.told_by(key, path))
-                step.finish(lambda: outcome(facts))
+            with self._context.step("facts.remember", messages=[message]) as step:
+                self._add_message(None, message)
+                fact_extraction.extract_facts(
+                    self._context, self._model, wanted=lambda due: due.key == key, patient=True
+                )
+                facts = self._context.read_facts(None, lambda facts: facts.facts_of_message(key, path))
+                step.finish(lambda: format_result(facts))
             return facts
         finally:
-            self._asking.pop()
+            self._active_extractions.pop()
             self._wake()
 
     aextract_and_update_from_text = awaited(extract_and_update_from_text, writes=True)
@@ -572,27 +579,27 @@ class KGMemory(FactReader, EventSource):
         """
         if self._model is None:
             return 0
-        learned: list[BatchOutcome] = []
-        work = partial(fact_extraction.learn, self._ground, self._model)
-        with self._ground.step("facts.drain") as step:
-            if not isinstance(self._ground.point, BranchPosition):
-                learned = work()
+        outcomes: list[BatchOutcome] = []
+        work = partial(fact_extraction.extract_facts, self._context, self._model)
+        with self._context.step("facts.drain") as step:
+            if not isinstance(self._context.point, BranchPosition):
+                outcomes = work()
             else:
                 lost = True
                 while lost:
-                    more = self._database.background.in_turn(self._key, lambda lease: work(holds=lease.holds))
-                    learned += more
-                    lost = bool(more) and more[-1].lost
-            step.finish(lambda: fact_extraction.summary(learned))
-        return sum(each.read for each in learned)
+                    added = self._database.background.run_exclusively(self._key, lambda lease: work(holds=lease.renew))
+                    outcomes += added
+                    lost = bool(added) and added[-1].lost_lease
+            step.finish(lambda: fact_extraction.summarize(outcomes))
+        return sum(each.message_count for each in outcomes)
 
     adrain = awaited(drain, writes=True)
 
-    def waiting(self) -> int:
+    def pending_count(self) -> int:
         """Return the number of messages that wait for extraction."""
-        return self._ground.look("facts.waiting", lambda facts: len(fact_extraction.waiting(facts)))
+        return self._context.read_facts("facts.waiting", lambda facts: len(fact_extraction.load_pending(facts)))
 
-    awaiting = awaited(waiting)
+    apending_count = awaited(pending_count)
 
     def failures(self, limit: int | None = None) -> list[fact_values.ExtractionFailure]:
         """Return the extraction failures, the newest last. The last 100 are kept.
@@ -600,7 +607,7 @@ class KGMemory(FactReader, EventSource):
         Args:
             limit: The most failures; the last ones are returned. Default: all.
         """
-        return self._ground.look("facts.failures", partial(fact_extraction.failures, limit=limit))
+        return self._context.read_facts("facts.failures", partial(fact_extraction.load_failures, limit=limit))
 
     afailures = awaited(failures)
 
@@ -612,7 +619,9 @@ class KGMemory(FactReader, EventSource):
         Raises:
             InvalidInput: The name of the branch is invalid.
         """
-        return self._on(BranchPosition(self._ground.point.path, id_of(name, "branch"), self._ground.database.scopes))
+        return self._at_position(
+            BranchPosition(self._context.point.path, check_id(name, "branch"), self._context.database.scopes)
+        )
 
     def fork(self, name: str) -> KGMemory:
         """Create a branch that sees everything here so far, but no later changes.
@@ -625,76 +634,78 @@ class KGMemory(FactReader, EventSource):
         Raises:
             InvalidInput: The name is taken, or this is the memory of a thread.
         """
-        return self._on(branches.forking(self._ground, id_of(name, "branch")))
+        return self._at_position(branches.fork_branch(self._context, check_id(name, "branch")))
 
     afork = awaited(fork, writes=True)
 
     # -- internals ---------------------------------------------------------------------------------------------------
 
-    def _on(self, point: Standpoint) -> Self:
+    def _at_position(self, point: MemoryPosition) -> Self:
         return type(self)(
-            self._database, point, model=self._model, description=self._ground.description, settings=self.settings
+            self._database, point, model=self._model, description=self._context.description, settings=self.settings
         )
 
-    def _keep(self, name: str | None, said: Message) -> None:
-        description = self._ground.description
-        self._ground.edit(name, lambda facts: facts.keep([said], description=description), messages=[said])
+    def _add_message(self, name: str | None, message: Message) -> None:
+        description = self._context.description
+        self._context.write_facts(
+            name, lambda facts: facts.add_messages([message], description=description), messages=[message]
+        )
 
-    def _everything(self, facts: FactView) -> list[Fact]:
+    def _all_items(self, facts: FactView) -> list[Fact]:
         """Return the description, all messages and all facts."""
-        first, now = self._ground.description if facts.description is None else facts.description, self.now
-        there = fact_reader.listing(facts)
-        if first is None:
-            return there
-        described = Fact(
-            id=fact_store.DESCRIPTION, role="system", subject="system", predicate=RAW_PREDICATE, object=first,
+        description, now = self._context.description if facts.description is None else facts.description, self.now
+        items = fact_reader.list_facts(facts)
+        if description is None:
+            return items
+        as_fact = Fact(
+            id=fact_store.DESCRIPTION, role="system", subject="system", predicate=RAW_PREDICATE, object=description,
             valid_from=now, recorded_at=now, raw=True,
         )  # fmt: skip
-        return [described, *there]
+        return [as_fact, *items]
 
-    def _key_at(self, idx: int) -> str:
+    def _id_at(self, idx: int) -> str:
         """Return the id of the item at an index of `retrieve_all`."""
         check_value(int, idx, "idx")
-        there = self._ground.look(None, self._everything)
-        if not -len(there) <= idx < len(there):
-            raise MessageError(f"There is nothing at the index {idx}; there are {len(there)} messages and facts.")
-        if there[idx].id == fact_store.DESCRIPTION:
+        items = self._context.read_facts(None, self._all_items)
+        if not -len(items) <= idx < len(items):
+            raise MessageError(f"There is nothing at the index {idx}; there are {len(items)} messages and facts.")
+        if items[idx].id == fact_store.DESCRIPTION:
             raise MessageError("This is the description; it is given when the memory is made.")
-        return there[idx].id
+        return items[idx].id
 
     def _retrieve(
-        self, name: str, find: Callable[[FactView], list[Fact]], *, include_ids: bool, **asked: Any
+        self, name: str, find: Callable[[FactView], list[Fact]], *, include_ids: bool, **inputs: Any
     ) -> list[dict[str, Any]]:
         """Return facts and messages as a provider takes them."""
         check_flag("include_ids", include_ids)
 
-        def look(facts: FactView) -> list[tuple[Fact, Message | None]]:
+        def load_items(facts: FactView) -> list[tuple[Fact, Message | None]]:
             items = find(facts)
-            raw = facts.named(TEXT, [item.id for item in items if item.raw])
+            raw = facts.rows_by_key(FACT_TEXT, [item.id for item in items if item.raw])
             return [(item, fact_store.message_of(raw[item.id]) if item.id in raw else None) for item in items]
 
-        told = []
-        for fact, message in self._ground.look(name, look, **asked):
-            shown = _provider_dict(fact) if message is None else message.to_llm_dict(part_of=part_or_placeholder)
-            told.append({**shown, "message_id": fact.id} if include_ids else shown)
-        return told
+        dicts = []
+        for fact, message in self._context.read_facts(name, load_items, **inputs):
+            item_dict = _provider_dict(fact) if message is None else message.to_llm_dict(part_of=part_or_placeholder)
+            dicts.append({**item_dict, "message_id": fact.id} if include_ids else item_dict)
+        return dicts
 
     def _wake(self) -> None:
         if self._task is not None:
             self._task.wake()
 
-    def _due_in(self, tx: Transaction) -> float | None:
+    def _extraction_delay(self, tx: Transaction) -> float | None:
         """Return the seconds until the next extraction is due; None if none is due soon."""
-        if self._asking:
+        if self._active_extractions:
             return None
-        now = self._ground.now()
-        facts = FactView(tx, self._ground.point.view(tx, now))
-        ready, later = fact_extraction.in_time(facts, self.settings.max_attempts, now)
+        now = self._context.now()
+        facts = FactView(tx, self._context.point.view(tx, now))
+        ready, later = fact_extraction.load_due(facts, self.settings.max_attempts, now)
         if ready or later is None:
             return 0.0 if ready else None
         # Do not wait a day for a parked message: the next look after that asks about it.
         pause = (later - now) / 1_000_000
-        return pause if pause <= fact_extraction.LONGEST_SILENCE else None
+        return pause if pause <= fact_extraction.MAX_PAUSE else None
 
     def _learn_due(self, lease: Lease) -> float | None:
         """Extract facts from waiting messages in the background.
@@ -702,10 +713,10 @@ class KGMemory(FactReader, EventSource):
         Returns:
             The seconds until another attempt if the lease was lost, since its new holder may die; else None.
         """
-        with self._ground.step("facts.drain") as step:
-            learned = fact_extraction.learn(self._ground, self._model, holds=lease.holds, patient=True)
-            step.finish(lambda: fact_extraction.summary(learned))
-        return backoff(0) if learned and learned[-1].lost else None
+        with self._context.step("facts.drain") as step:
+            outcomes = fact_extraction.extract_facts(self._context, self._model, holds=lease.renew, patient=True)
+            step.finish(lambda: fact_extraction.summarize(outcomes))
+        return backoff(0) if outcomes and outcomes[-1].lost_lease else None
 
 
 def _provider_dict(fact: Fact) -> dict[str, Any]:

@@ -1,10 +1,10 @@
 """Imports of the memory of other programs, read from their files, databases and objects.
 
 A reader yields the content of a source (a conversation, a page of items, the memories of a user) as `ImportBatch`es,
-and skipped entries with reasons (`parcels.py`). Each batch is written in one transaction, all of it or nothing, and
-existing objects are not written again; so an import can be interrupted, restarted and repeated. `moving.py` names the
-kinds of sources and does the work; the other modules are the readers, one for the files and tables of one kind of
-program.
+and skipped entries with reasons (`batches.py`). Each batch is written in one transaction, all of it or nothing, and
+existing objects are not written again; so an import can be interrupted, restarted and repeated. `import_runner.py`
+names the kinds of sources and does the work; the other modules are the readers, one for the files and tables of one
+kind of program.
 
 Sources are opened to be read only. Their tables are read by `storage/foreign_tables.py`.
 

@@ -31,27 +31,27 @@ from langgraph.checkpoint.serde.event_hooks import SerdeEvent, register_serde_ev
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.store.base import BaseStore
 
-from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver, refusal
-from langchain_agentmem.conversations.log_entries import entry_of, message_of
+from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver, refusal_reason
+from langchain_agentmem.conversations.log_entries import entry_of, parse_message
 from langchain_agentmem.conversations.message_log import LogEntry
 from langchain_agentmem.errors import InvalidInput, MessageError, MissingExtra, safe_repr
-from langchain_agentmem.importers import parcels
+from langchain_agentmem.importers import batches
 from langchain_agentmem.storage import is_postgres, name_of
-from langchain_agentmem.storage.foreign_tables import ForeignTables, columns_in, foreign_tables, read_only
-from langchain_agentmem.storage.transfer import PAGE, pages
+from langchain_agentmem.storage.foreign_tables import ForeignTables, columns_in, foreign_tables, open_read_only
+from langchain_agentmem.storage.transfer import PAGE_ROWS, split_pages
 from langchain_agentmem.stores import item_rows, item_search
 from langchain_agentmem.stores.item_rows import ItemDraft, ItemPlace, ItemTimes
 
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
 
-CHECKPOINTS_AT_ONCE = 100
+CHECKPOINT_PAGE = 100
 """Checkpoints that are held in memory when a stock saver is listed."""
 
 _Row = Mapping[str, Any]
 
 
-def read_saver(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing]:
+def read_saver(source: Any, to: batches.ImportTarget) -> Generator[batches.SourceEntry]:
     """Yield the threads of a saver of another package.
 
     Args:
@@ -63,65 +63,65 @@ def read_saver(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing
         MissingExtra: The saver's package is not installed.
     """
     if isinstance(source, BaseCheckpointSaver):
-        awaited = " A saver that can only be awaited is imported by memory.checkpointer.aimport_checkpoints."
-        with _readable(safe_repr(source), awaited):
+        advice = " A saver that can only be awaited is imported by memory.checkpointer.aimport_checkpoints."
+        with _convert_errors(safe_repr(source), advice):
             counts = Counter(str(each.config["configurable"]["thread_id"]) for each in source.list(None))
-        yield from _threads(source, counts, to)
+        yield from _read_threads(source, counts, to)
         return
-    given = parcels.path_or_url(source)
+    given = batches.path_or_url(source)
     with foreign_tables(given) as tables:
         if not tables.columns.get("checkpoints", frozenset()) >= {"thread_id", "checkpoint_ns", "checkpoint_id"}:
             raise InvalidInput(f"{tables.name} has no table of checkpoints, as LangGraph's savers have.")
-        stored = tables.counts("checkpoints", "thread_id")
+        stored = tables.count_values("checkpoints", "thread_id")
     with open_source(str(given), allow=to.allow) as saver:
-        yield from _threads(saver, stored, to)
+        yield from _read_threads(saver, stored, to)
 
 
-def _threads(
-    saver: BaseCheckpointSaver[Any], counts: Mapping[Any, int], to: parcels.ImportTarget
-) -> Iterator[parcels.Thing]:
+def _read_threads(
+    saver: BaseCheckpointSaver[Any], counts: Mapping[Any, int], to: batches.ImportTarget
+) -> Iterator[batches.SourceEntry]:
     for thread, count in counts.items():
-        what, build = f"the thread {safe_repr(thread)}", partial(_thread, saver, str(thread), count)
-        told = (each.metadata for each in _checkpoints(saver, str(thread)))
-        found = [*parcels.owned(to, thread, what, count, build, told=told, holds="checkpoints")]
-        del told  # ends the listing, for which a saver may hold a lock, before the thread is listed to be copied
+        label, build = f"the thread {safe_repr(thread)}", partial(_thread_batch, saver, str(thread), count)
+        metadata = (each.metadata for each in _list_checkpoints(saver, str(thread)))
+        found = [*batches.batch_or_skip(to, thread, label, count, build, metadata=metadata, holds="checkpoints")]
+        del metadata  # ends the listing, for which a saver may hold a lock, before the thread is listed to be copied
         yield from found
 
 
-def _thread(
-    saver: BaseCheckpointSaver[Any], thread: str, count: int, home: parcels.ImportTarget
-) -> parcels.ImportBatch:
+def _thread_batch(
+    saver: BaseCheckpointSaver[Any], thread: str, count: int, home: batches.ImportTarget
+) -> batches.ImportBatch:
     """Return the batch of a thread, each checkpoint of which is written separately."""
-    what = f"the thread {safe_repr(thread)}"
+    label = f"the thread {safe_repr(thread)}"
 
     def store(memory: AgentMemory, *, dry_run: bool) -> tuple[int, int]:
-        ours = (memory.within(home.namespace) if home.namespace else memory).checkpointer
+        target_saver = (memory.within(home.namespace) if home.namespace else memory).checkpointer
         if dry_run:
-            return parcels.whole(what, partial(_rehearsed, ours, saver, thread))
-        done = parcels.whole(what, partial(ours.import_checkpoints, saver, thread_ids=[thread]))
+            return batches.read_or_raise(label, partial(_rehearse_thread, target_saver, saver, thread))
+        done = batches.read_or_raise(label, partial(target_saver.import_checkpoints, saver, thread_ids=[thread]))
         for reason in done.left_out.values():
             raise InvalidInput(reason)
         return done.checkpoints, done.known
 
-    place = parcels.ThreadTarget(id=thread, namespace=home.namespace)
-    return parcels.ImportBatch(holds="checkpoints", what=what, count=count, store=store, place=place)
+    place = batches.ThreadTarget(id=thread, namespace=home.namespace)
+    return batches.ImportBatch(holds="checkpoints", what=label, count=count, store=store, place=place)
 
 
-def _rehearsed(ours: AgentMemorySaver, saver: BaseCheckpointSaver[Any], thread: str) -> tuple[int, int]:
+def _rehearse_thread(target_saver: AgentMemorySaver, saver: BaseCheckpointSaver[Any], thread: str) -> tuple[int, int]:
     new, configs = [], []
-    for each in _checkpoints(saver, thread):
+    for each in _list_checkpoints(saver, thread):
         configs.append(each.config)
-        new.append(ours.adopt(each, dry_run=True))
-    if configs and (reason := refusal(ours.database, configs)) is not None:
+        new.append(target_saver.adopt(each, dry_run=True))
+    if configs and (reason := refusal_reason(target_saver.database, configs)) is not None:
         raise InvalidInput(reason)
     return new.count(True), new.count(False)
 
 
-def _checkpoints(saver: BaseCheckpointSaver[Any], thread: str) -> Iterator[CheckpointTuple]:
+def _list_checkpoints(saver: BaseCheckpointSaver[Any], thread: str) -> Iterator[CheckpointTuple]:
     return saver.list({"configurable": {"thread_id": thread}})
 
 
-def read_store(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing]:
+def read_store(source: Any, to: batches.ImportTarget) -> Generator[batches.SourceEntry]:
     """Yield the items of a store of another package; for kind langmem, only langmem's.
 
     Args:
@@ -132,21 +132,21 @@ def read_store(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing
         InvalidInput: The source does not exist, or is no store.
     """
     if isinstance(source, BaseStore):
-        yield from _items(_through_methods(source), to)
+        yield from _read_items(_search_all(source), to)
         return
-    with foreign_tables(parcels.path_or_url(source)) as tables:
+    with foreign_tables(batches.path_or_url(source)) as tables:
         if not tables.columns.get("store", frozenset()) >= {"prefix", "key", "value"}:
             raise InvalidInput(f"{tables.name} has no table of items, as LangGraph's stores have.")
         rows = ({**row, "namespace": row["prefix"].split(".")} for row in tables.rows("store", "prefix", "key"))
-        yield from _items(rows, to)
+        yield from _read_items(rows, to)
 
 
-def _through_methods(store: BaseStore) -> Iterator[_Row]:
+def _search_all(store: BaseStore) -> Iterator[_Row]:
     """Yield all items of a store, each page sorted by namespace."""
     offset = 0
     while True:
-        with _readable(safe_repr(store)):
-            page = store.search((), limit=PAGE, offset=offset, refresh_ttl=False)
+        with _convert_errors(safe_repr(store)):
+            page = store.search((), limit=PAGE_ROWS, offset=offset, refresh_ttl=False)
         if not page:
             return
         offset += len(page)
@@ -154,44 +154,44 @@ def _through_methods(store: BaseStore) -> Iterator[_Row]:
             yield {name: getattr(each, name) for name in ("namespace", "key", "value", "created_at", "updated_at")}
 
 
-def _items(rows: Iterator[_Row], to: parcels.ImportTarget) -> Iterator[parcels.Thing]:
+def _read_items(rows: Iterator[_Row], to: batches.ImportTarget) -> Iterator[batches.SourceEntry]:
     for namespace, group in groupby(rows, lambda row: list(row["namespace"])):
-        for page in pages(group if to.wants(*namespace) else ()):
+        for page in split_pages(group if to.wants(*namespace) else ()):
             drafts: dict[ItemPlace, ItemDraft] = {}
             for row in page:
                 try:
-                    at, draft = _drafted(row, namespace, to)
+                    at, draft = _make_draft(row, namespace, to)
                     drafts[at] = draft
-                except parcels.MALFORMED as error:
-                    what = f"the item {safe_repr(row['key'])} in {parcels.where(to, *namespace)}"
-                    yield parcels.SkippedEntry(what, parcels.why(error), holds="items")
+                except batches.MALFORMED_ERRORS as error:
+                    label = f"the item {safe_repr(row['key'])} in {batches.target_label(to, *namespace)}"
+                    yield batches.SkippedEntry(label, batches.skip_reason(error), holds="items")
             if drafts:
-                what = f"items in {parcels.where(to, *namespace)}"
-                yield parcels.written("items", what, len(drafts), to.path(*namespace), _added(drafts))
+                label = f"items in {batches.target_label(to, *namespace)}"
+                yield batches.make_batch("items", label, len(drafts), to.path(*namespace), _add_items(drafts))
 
 
-def _added(drafts: Mapping[ItemPlace, ItemDraft]) -> parcels.Make:
-    return lambda tx, now: range(item_search.add_new(tx, drafts, now=now))
+def _add_items(drafts: Mapping[ItemPlace, ItemDraft]) -> batches.WriteOperation:
+    return lambda tx, now: range(item_search.add_new_items(tx, drafts, now=now))
 
 
 def _is_of_langmem(value: Any) -> bool:
     return isinstance(value, Mapping) and "content" in value and ("kind" in value or isinstance(value["content"], str))
 
 
-def _drafted(row: _Row, namespace: Sequence[str], to: parcels.ImportTarget) -> tuple[ItemPlace, ItemDraft]:
-    at = ItemPlace(to.path(*namespace), item_rows.key_of(row["key"]))
+def _make_draft(row: _Row, namespace: Sequence[str], to: batches.ImportTarget) -> tuple[ItemPlace, ItemDraft]:
+    place = ItemPlace(to.path(*namespace), item_rows.check_key(row["key"]))
     value = json.loads(row["value"]) if isinstance(row["value"], str | bytes) else row["value"]
-    data = item_rows.written(value)
-    created = parcels.time_of(row.get("created_at"), to.now)
-    end = None if row.get("expires_at") is None else parcels.time_of(row["expires_at"], to.now)
-    times = ItemTimes(created, parcels.time_of(row.get("updated_at"), created), end)
+    data = item_rows.encode_value(value)
+    created = batches.time_of(row.get("created_at"), to.now)
+    end = None if row.get("expires_at") is None else batches.time_of(row["expires_at"], to.now)
+    times = ItemTimes(created, batches.time_of(row.get("updated_at"), created), end)
     minutes = row.get("ttl_minutes")
-    draft = ItemDraft(data, item_rows.ttl_of(minutes), item_rows.text_of(value, data), None, times)
+    draft = ItemDraft(data, item_rows.check_ttl(minutes), item_rows.stored_text(value, data), None, times)
     if end is not None and end <= to.now:
         raise InvalidInput("it has expired.")
     if to.kind == "langmem" and not _is_of_langmem(value):
         raise InvalidInput("it is none of langmem's, which have kind and content: langgraph-store brings all items.")
-    return at, draft._replace(source="import", actor=to.kind)
+    return place, draft._replace(source="import", actor=to.kind)
 
 
 # -- stock savers --------------------------------------------------------------------------------------------------
@@ -213,11 +213,13 @@ def open_source(source: str, *, allow: Sequence[str] = ()) -> Iterator[BaseCheck
             reading: a checkpoint cannot be read, or contains objects of another class.
         MissingExtra: The saver's package is not installed.
     """
-    serde = JsonPlusSerializer(allowed_msgpack_modules=[_class_named(name) for name in allow] or None)
-    kind, opened = ("PostgresSaver", _postgres) if is_postgres(name_of(source)) else ("SqliteSaver", _sqlite)
-    with ExitStack() as stack, _refused_classes() as refused:
+    serde = JsonPlusSerializer(allowed_msgpack_modules=[_parse_class(name) for name in allow] or None)
+    kind, open_saver = (
+        ("PostgresSaver", _open_postgres) if is_postgres(name_of(source)) else ("SqliteSaver", _open_sqlite)
+    )
+    with ExitStack() as stack, _collect_refused() as refused:
         try:
-            saver, name = opened(source, stack)
+            saver, name = open_saver(source, stack)
         except ImportError as error:
             raise MissingExtra(f"Importing from a {kind}", "import") from error
         saver.serde = serde
@@ -229,34 +231,34 @@ class _StockSaver(BaseCheckpointSaver[Any]):
 
     def __init__(self, saver: BaseCheckpointSaver[Any], name: str, refused: set[str]) -> None:
         super().__init__(serde=saver.serde)
-        self._saver, self._name, self._refused = saver, name, refused
+        self._saver, self._name, self._refused_classes = saver, name, refused
 
     def list(self, config: RunnableConfig | None, **others: Any) -> Iterator[CheckpointTuple]:
         """Yield checkpoints. Copied threads share ids, so each page repeats the last id."""
         del others
-        edge: RunnableConfig | None = None
+        before: RunnableConfig | None = None
         known: list[RunnableConfig] = []
         while True:
-            with _readable(self._name):
-                listed = self._saver.list(config, before=edge, limit=CHECKPOINTS_AT_ONCE + len(known))
-                page = [self._checked(each) for each in listed]
+            with _convert_errors(self._name):
+                listed = self._saver.list(config, before=before, limit=CHECKPOINT_PAGE + len(known))
+                page = [self._check_classes(each) for each in listed]
             fresh = [each for each in page if each.config not in known]
             if not fresh:
                 return
             yield from fresh
             last = page[-1].checkpoint["id"]
             known = [each.config for each in page if each.checkpoint["id"] == last]
-            edge = {"configurable": {"checkpoint_id": f"{last}~"}}
+            before = {"configurable": {"checkpoint_id": f"{last}~"}}
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        with _readable(self._name):
+        with _convert_errors(self._name):
             found = self._saver.get_tuple(config)
-            return found and self._checked(found)
+            return found and self._check_classes(found)
 
-    def _checked(self, found: CheckpointTuple) -> CheckpointTuple:
-        if self._refused:
-            thread, classes = found.config["configurable"]["thread_id"], sorted(self._refused)
-            self._refused.clear()
+    def _check_classes(self, found: CheckpointTuple) -> CheckpointTuple:
+        if self._refused_classes:
+            thread, classes = found.config["configurable"]["thread_id"], sorted(self._refused_classes)
+            self._refused_classes.clear()
             raise InvalidInput(
                 f"The thread {safe_repr(thread)} holds objects of the class {classes[0]}, which would "
                 f"come as plain data. If you trust what the database says, give allow={classes}, "
@@ -266,7 +268,7 @@ class _StockSaver(BaseCheckpointSaver[Any]):
 
 
 @contextmanager
-def _readable(name: str, advice: str = "") -> Iterator[None]:
+def _convert_errors(name: str, advice: str = "") -> Iterator[None]:
     """Convert any exception of a foreign saver or store into `InvalidInput`."""
     try:
         yield
@@ -277,7 +279,7 @@ def _readable(name: str, advice: str = "") -> Iterator[None]:
 
 
 @contextmanager
-def _refused_classes() -> Iterator[set[str]]:
+def _collect_refused() -> Iterator[set[str]]:
     """Collect the names of the classes that the serializer refuses to import."""
     refused: set[str] = set()
 
@@ -298,7 +300,7 @@ def _refused_classes() -> Iterator[set[str]]:
         log.removeFilter(is_other)
 
 
-def _class_named(name: str) -> tuple[str, str]:
+def _parse_class(name: str) -> tuple[str, str]:
     module, _, last = name.rpartition(".")
     try:
         getattr(importlib.import_module(module), last)
@@ -310,14 +312,14 @@ def _class_named(name: str) -> tuple[str, str]:
     return module, last
 
 
-def _sqlite(path: str, stack: ExitStack) -> tuple[BaseCheckpointSaver[Any], str]:
+def _open_sqlite(path: str, stack: ExitStack) -> tuple[BaseCheckpointSaver[Any], str]:
     from langgraph.checkpoint.sqlite import SqliteSaver  # noqa: PLC0415 - an extra
 
     name = safe_repr(path)
     if not Path(path).is_file():
         raise InvalidInput(f"There is no file at {name}.")
-    with _readable(name):
-        connection = stack.enter_context(closing(read_only(Path(path))))
+    with _convert_errors(name):
+        connection = stack.enter_context(closing(open_read_only(Path(path))))
         saver = SqliteSaver(connection)
         saver.is_setup = True  # it would make its tables in whatever file it was given
         columns = columns_in(connection)
@@ -325,13 +327,13 @@ def _sqlite(path: str, stack: ExitStack) -> tuple[BaseCheckpointSaver[Any], str]
     return saver, name
 
 
-def _postgres(url: str, stack: ExitStack) -> tuple[BaseCheckpointSaver[Any], str]:
+def _open_postgres(url: str, stack: ExitStack) -> tuple[BaseCheckpointSaver[Any], str]:
     from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415 - an extra
 
     from langchain_agentmem.storage.postgres import address_of  # noqa: PLC0415 - an extra
 
     name = f"The PostgreSQL database {safe_repr(address_of(url))}"
-    with _readable(name):
+    with _convert_errors(name):
         saver = stack.enter_context(PostgresSaver.from_conn_string(url))
     # It prepares all that it asks, and a pooler may send the next question to a server that knows nothing of that.
     saver.conn.prepare_threshold = None  # type: ignore[union-attr]
@@ -341,7 +343,7 @@ def _postgres(url: str, stack: ExitStack) -> tuple[BaseCheckpointSaver[Any], str
 # -- chat histories ------------------------------------------------------------------------------------------------
 
 
-def read_histories(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing]:
+def read_histories(source: Any, to: batches.ImportTarget) -> Generator[batches.SourceEntry]:
     """Yield chat histories.
 
     Args:
@@ -351,57 +353,61 @@ def read_histories(source: Any, to: parcels.ImportTarget) -> Generator[parcels.T
     Raises:
         InvalidInput: The source is none of these.
     """
-    given = parcels.path_or_url(source)
-    if isinstance(given, Path) and not parcels.is_sqlite(given):
-        yield from parcels.of_files(given, (".json",), _in_file, to)
+    given = batches.path_or_url(source)
+    if isinstance(given, Path) and not batches.is_sqlite(given):
+        yield from batches.read_files(given, (".json",), _read_file, to)
         return
     with foreign_tables(given) as tables:
         names = [name for name, columns in sorted(tables.columns.items()) if columns >= {"session_id", "message"}]
         if not names:
             raise InvalidInput(f"{tables.name} has no table with session_id and message, as chat histories have.")
-        yield from _in_tables(tables, names, to)
+        yield from _read_tables(tables, names, to)
 
 
-def _in_tables(tables: ForeignTables, names: Sequence[str], to: parcels.ImportTarget) -> Iterator[parcels.Thing]:
+def _read_tables(
+    tables: ForeignTables, names: Sequence[str], to: batches.ImportTarget
+) -> Iterator[batches.SourceEntry]:
     for name in names:
         # Messages without an id are known by their row, so that a table is read the same however it grows.
         for session, group in groupby(tables.rows(name, "session_id", "id"), itemgetter("session_id")):
             rows = list(group)
-            told = [(row["message"], row.get("created_at"), f"{name}-{row.get('id', n)}") for n, row in enumerate(rows)]
-            build = partial(_chat, None if session is None else str(session), told, to.now)
-            yield from parcels.owned(to, session, f"the conversation {safe_repr(session)}", len(rows), build)
+            messages = [
+                (row["message"], row.get("created_at"), f"{name}-{row.get('id', n)}") for n, row in enumerate(rows)
+            ]
+            build = partial(_chat_batch, None if session is None else str(session), messages, to.now)
+            yield from batches.batch_or_skip(to, session, f"the conversation {safe_repr(session)}", len(rows), build)
 
 
-def _in_file(path: Path, name: str, to: parcels.ImportTarget) -> Iterator[parcels.Thing]:
-    messages = parcels.value_of_file(path, to.limits)
+def _read_file(path: Path, name: str, to: batches.ImportTarget) -> Iterator[batches.SourceEntry]:
+    messages = batches.parse_file(path, to.limits)
     if not isinstance(messages, list):
         raise InvalidInput(f"{safe_repr(str(path))} holds no list of messages, as FileChatMessageHistory writes it.")
-    build = partial(_chat, name, [(each, None, None) for each in messages], parcels.time_of_file(path))
-    yield from parcels.owned(to, name, f"the file {safe_repr(path.name)}", len(messages), build)
+    build = partial(_chat_batch, name, [(each, None, None) for each in messages], batches.time_of_file(path))
+    yield from batches.batch_or_skip(to, name, f"the file {safe_repr(path.name)}", len(messages), build)
 
 
-def _chat(
-    name: str | None, told: Sequence[tuple[Any, Any, str | None]], otherwise: int, to: parcels.ImportTarget
-) -> parcels.ImportBatch:
+def _chat_batch(
+    name: str | None, messages: Sequence[tuple[Any, Any, str | None]], default_time: int, to: batches.ImportTarget
+) -> batches.ImportBatch:
     """Return the batch of a conversation from its messages.
 
     Each message has a time or None, and the id to use if it has none.
     """
-    names, entries = parcels.StableIds(), []
-    for value, said_at, own in told:
+    names, entries = batches.StableIds(), []
+    for value, created_at, own_id in messages:
         message = json.loads(value) if isinstance(value, str | bytes) else value
-        entries.append(_entry(message, names, parcels.time_of(said_at, otherwise), own))
-    return parcels.conversation(to, name, entries)
+        entries.append(_log_entry(message, names, batches.time_of(created_at, default_time), own_id))
+    return batches.conversation_batch(to, name, entries)
 
 
-def _entry(message: Any, names: parcels.StableIds, said_at: int, own: str | None) -> LogEntry:
+def _log_entry(message: Any, names: batches.StableIds, created_at: int, own_id: str | None) -> LogEntry:
     """Return the log entry of a message in LangChain's form.
 
     Args:
         message: A dictionary of its type and its data.
         names: Gives ids.
-        said_at: Its time, if the message has none.
-        own: The id to use if it has none. None: an id is made from its content.
+        created_at: Its time, if the message has none.
+        own_id: The id to use if it has none. None: an id is made from its content.
 
     Raises:
         MessageError: The value is no message.
@@ -410,6 +416,6 @@ def _entry(message: Any, names: parcels.StableIds, said_at: int, own: str | None
         [found] = messages_from_dict([message])
     except Exception as error:  # whatever its class refuses
         raise MessageError(f"{safe_repr(message, 200)} is no message in LangChain's form: {error}") from error
-    key = names.given(found.id or own, message)
-    made, _ = message_of(found, new_id=lambda: key)
-    return entry_of(dataclasses.replace(made, message_id=key), said_at)
+    key = names.next_id(found.id or own_id, message)
+    parsed, _ = parse_message(found, new_id=lambda: key)
+    return entry_of(dataclasses.replace(parsed, message_id=key), created_at)

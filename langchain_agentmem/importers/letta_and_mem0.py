@@ -25,19 +25,19 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from langchain_agentmem.base.argument_checks import name_given, text_given
-from langchain_agentmem.base.namespaces import id_of
+from langchain_agentmem.base.argument_checks import check_name, check_text
+from langchain_agentmem.base.namespaces import check_id
 from langchain_agentmem.base.redaction import redact, redact_value
 from langchain_agentmem.conversations.message_log import LogEntry
 from langchain_agentmem.errors import InvalidInput, safe_repr
-from langchain_agentmem.importers import parcels
-from langchain_agentmem.layers.layer import USUAL
-from langchain_agentmem.layers.memory_layers import record
-from langchain_agentmem.rewinding.memory_rows import CORE, VersionDraft, body_of
+from langchain_agentmem.importers import batches
+from langchain_agentmem.layers.layer import DEFAULT_IMPORTANCE
+from langchain_agentmem.layers.memory_layers import record_draft
+from langchain_agentmem.rewinding.memory_rows import CORE, VersionDraft, encode_text
 from langchain_agentmem.storage.foreign_tables import ForeignTables, foreign_tables
 
-_WANTED = {"agents": {"id", "name"}, "block": {"id", "label", "value"}, "messages": {"id", "role", "agent_id"}}
-_OWN_ID = re.compile(r"message-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_TABLE_COLUMNS = {"agents": {"id", "name"}, "block": {"id", "label", "value"}, "messages": {"id", "role", "agent_id"}}
+_MESSAGE_ID = re.compile(r"message-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 Row = Mapping[str, Any]
 
@@ -47,10 +47,10 @@ class _Agent(NamedTuple):
 
     key: str
     name: str
-    home: parcels.ImportTarget
+    target: batches.ImportTarget
 
 
-def read_letta(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing]:
+def read_letta(source: Any, to: batches.ImportTarget) -> Generator[batches.SourceEntry]:
     """Yield the agents of Letta, as described above.
 
     Args:
@@ -60,34 +60,34 @@ def read_letta(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing
     Raises:
         InvalidInput: The source is none of these.
     """
-    given = parcels.path_or_url(source)
-    if isinstance(given, Path) and not parcels.is_sqlite(given):
-        yield from parcels.of_files(given, (".af", ".json"), _in_file, to)
+    given = batches.path_or_url(source)
+    if isinstance(given, Path) and not batches.is_sqlite(given):
+        yield from batches.read_files(given, (".af", ".json"), _agents_in_file, to)
         return
     with foreign_tables(given) as tables:
-        if not all(wanted <= tables.columns.get(name, frozenset()) for name, wanted in _WANTED.items()):
+        if not all(columns <= tables.columns.get(name, frozenset()) for name, columns in _TABLE_COLUMNS.items()):
             raise InvalidInput(f"{tables.name} has no tables of agents, blocks and messages, as Letta's server has.")
-        yield from _in_tables(tables, to)
+        yield from _agents_in_tables(tables, to)
 
 
-def _agent(row: Row, names: parcels.StableIds, to: parcels.ImportTarget) -> _Agent | None:
+def _make_agent(row: Row, names: batches.StableIds, to: batches.ImportTarget) -> _Agent | None:
     """Return an agent; None if it is not wanted."""
-    key, name = str(row.get("id") or row.get("name")), names.given(row.get("name") or row.get("id"), row)
+    key, name = str(row.get("id") or row.get("name")), names.next_id(row.get("name") or row.get("id"), row)
     if to.keys:
-        home = to.of(name, [{"agent": name, "agent_id": key}])
+        target = to.target_for(name, [{"agent": name, "agent_id": key}])
     else:
-        home = to._replace(namespace=(*to.namespace, name)) if to.wants(name, key) else None
-    return None if home is None else _Agent(key, name, home)
+        target = to._replace(namespace=(*to.namespace, name)) if to.wants(name, key) else None
+    return None if target is None else _Agent(key, name, target)
 
 
 # -- files ---------------------------------------------------------------------------------------------------------
 
 
-def _in_file(path: Path, name: str, to: parcels.ImportTarget) -> Iterator[parcels.Thing]:
-    given, at = parcels.value_of_file(path, to.limits), parcels.time_of_file(path)
+def _agents_in_file(path: Path, name: str, to: batches.ImportTarget) -> Iterator[batches.SourceEntry]:
+    given, at = batches.parse_file(path, to.limits), batches.time_of_file(path)
     if isinstance(given, list) and given and all(isinstance(each, Mapping) and "text" in each for each in given):
-        if (agent := _agent({"name": name}, parcels.StableIds(), to)) is not None:
-            yield from _passages(agent, given)
+        if (agent := _make_agent({"name": name}, batches.StableIds(), to)) is not None:
+            yield from _passage_batches(agent, given)
         return
     if not isinstance(given, Mapping):
         raise InvalidInput(f"{safe_repr(str(path))} is no agent file of Letta, nor a list of passages.")
@@ -97,74 +97,76 @@ def _in_file(path: Path, name: str, to: parcels.ImportTarget) -> Iterator[parcel
         agents, blocks = given["agents"], {each["id"]: each for each in given["blocks"]}
     else:
         raise InvalidInput(f"{safe_repr(str(path))} is no agent file of Letta: it has neither agents nor core_memory.")
-    at, names = parcels.time_of(given.get("created_at"), at), parcels.StableIds()
+    at, names = batches.time_of(given.get("created_at"), at), batches.StableIds()
     for row in agents:
         try:
-            agent = _agent(row, names, to)
-        except parcels.MALFORMED as error:
-            yield parcels.SkippedEntry(f"the agent {safe_repr(row, 200)}", parcels.why(error))
+            agent = _make_agent(row, names, to)
+        except batches.MALFORMED_ERRORS as error:
+            yield batches.SkippedEntry(f"the agent {safe_repr(row, 200)}", batches.skip_reason(error))
             continue
         if agent is not None:
-            mine = [blocks[each] for each in row.get("block_ids") or () if each in blocks]
-            yield from _core(agent, [*mine, *(row.get("memory_blocks") or ())], at)
-            yield from _conversation(agent, agent.name, row.get("messages") or ())
+            agent_blocks = [blocks[each] for each in row.get("block_ids") or () if each in blocks]
+            yield from _core_batches(agent, [*agent_blocks, *(row.get("memory_blocks") or ())], at)
+            yield from _conversation_batches(agent, agent.name, row.get("messages") or ())
 
 
 # -- tables --------------------------------------------------------------------------------------------------------
 
 
-def _in_tables(tables: ForeignTables, to: parcels.ImportTarget) -> Iterator[parcels.Thing]:
+def _agents_in_tables(tables: ForeignTables, to: batches.ImportTarget) -> Iterator[batches.SourceEntry]:
     found: dict[str, _Agent] = {}
-    names = parcels.StableIds()
-    for row in _rows(tables, "agents", "created_at", "id"):
+    names = batches.StableIds()
+    for row in _live_rows(tables, "agents", "created_at", "id"):
         try:
-            if (agent := _agent(row, names, to)) is not None:
+            if (agent := _make_agent(row, names, to)) is not None:
                 found[agent.key] = agent
-        except parcels.MALFORMED as error:
-            yield parcels.SkippedEntry(f"the agent {safe_repr(row.get('name'))}", parcels.why(error))
-    each_one = {key: [agent] for key, agent in found.items()}
-    blocks = {each["id"]: each for each in _rows(tables, "block")}
-    for agent, rows in _by_agent(tables, "blocks_agents", each_one, "agent_id"):
-        yield from _core(agent, [blocks[each["block_id"]] for each in rows if each["block_id"] in blocks], to.now)
+        except batches.MALFORMED_ERRORS as error:
+            yield batches.SkippedEntry(f"the agent {safe_repr(row.get('name'))}", batches.skip_reason(error))
+    own_agents = {key: [agent] for key, agent in found.items()}
+    blocks = {each["id"]: each for each in _live_rows(tables, "block")}
+    for agent, rows in _rows_by_agent(tables, "blocks_agents", own_agents, "agent_id"):
+        yield from _core_batches(
+            agent, [blocks[each["block_id"]] for each in rows if each["block_id"] in blocks], to.now
+        )
     order = ("agent_id", "conversation_id", "sequence_id", "created_at", "id")
     for (key, name), group in groupby(
-        _rows(tables, "messages", *order), lambda row: (row["agent_id"], row.get(order[1]))
+        _live_rows(tables, "messages", *order), lambda row: (row["agent_id"], row.get(order[1]))
     ):
         if (writer := found.get(key)) is not None:
-            yield from _conversation(writer, name or writer.name, list(group))
+            yield from _conversation_batches(writer, name or writer.name, list(group))
     archives: dict[str, list[_Agent]] = defaultdict(list)
-    for agent, rows in _by_agent(tables, "archives_agents", each_one, "agent_id"):
+    for agent, rows in _rows_by_agent(tables, "archives_agents", own_agents, "agent_id"):
         for each in rows:
             archives[each["archive_id"]].append(agent)
-    kept = _by_agent(tables, "archival_passages", archives, "archive_id")
-    for agent, rows in chain(kept, _by_agent(tables, "agent_passages", each_one, "agent_id")):
-        yield from _passages(agent, rows)
+    archive_rows = _rows_by_agent(tables, "archival_passages", archives, "archive_id")
+    for agent, rows in chain(archive_rows, _rows_by_agent(tables, "agent_passages", own_agents, "agent_id")):
+        yield from _passage_batches(agent, rows)
 
 
-def _by_agent(
+def _rows_by_agent(
     tables: ForeignTables, table: str, agents: Mapping[str, Sequence[_Agent]], column: str
 ) -> Iterator[tuple[_Agent, list[Row]]]:
     """Yield the rows of a table for each agent that a column leads to."""
-    for key, group in groupby(_rows(tables, table, column, "created_at", "id"), lambda row: row[column]):
+    for key, group in groupby(_live_rows(tables, table, column, "created_at", "id"), lambda row: row[column]):
         rows = list(group)
         for agent in agents.get(key, ()):
             yield agent, rows
 
 
-def _rows(tables: ForeignTables, table: str, *order: str) -> Iterator[Row]:
+def _live_rows(tables: ForeignTables, table: str, *order: str) -> Iterator[Row]:
     """Yield the rows of a table that were not deleted, with parsed JSON columns.
 
     A missing table has no rows.
     """
     for row in tables.rows(table, *order) if table in tables.columns else ():
         if not row.get("is_deleted"):
-            yield {name: _value(name, value) for name, value in row.items() if name != "embedding"}
+            yield {name: _parse_column(name, value) for name, value in row.items() if name != "embedding"}
 
 
-def _value(name: str, value: Any) -> Any:
-    written = name in ("content", "tool_calls", "tool_returns", "tags", "metadata_") and isinstance(value, str)
+def _parse_column(name: str, value: Any) -> Any:
+    is_json = name in ("content", "tool_calls", "tool_returns", "tags", "metadata_") and isinstance(value, str)
     try:
-        return json.loads(value) if written else value
+        return json.loads(value) if is_json else value
     except ValueError:
         return value
 
@@ -172,97 +174,103 @@ def _value(name: str, value: Any) -> Any:
 # -- what an agent remembers ---------------------------------------------------------------------------------------
 
 
-def _core(agent: _Agent, blocks: Iterable[Row], at: int) -> Iterator[parcels.Thing]:
-    def made(block: Row) -> VersionDraft | None:
-        label, value = name_given(block["label"], "a key"), block["value"]
+def _core_batches(agent: _Agent, blocks: Iterable[Row], at: int) -> Iterator[batches.SourceEntry]:
+    def make_draft(block: Row) -> VersionDraft | None:
+        label, value = check_name(block["label"], "a key"), block["value"]
         if not value:
             return None
-        [(key, kept)] = redact_value({label: text_given(value, "A value")}).items()
-        time = parcels.time_of(block.get("updated_at") or block.get("created_at"), at)
-        return VersionDraft(CORE, key, body_of(kept), time, importance=USUAL)
+        [(key, safe_value)] = redact_value({label: check_text(value, "A value")}).items()
+        time = batches.time_of(block.get("updated_at") or block.get("created_at"), at)
+        return VersionDraft(CORE, key, encode_text(safe_value), time, importance=DEFAULT_IMPORTANCE)
 
-    return parcels.remembered(agent.home, blocks, made, lambda _: f"a block of the agent {safe_repr(agent.name)}")
-
-
-def _passages(agent: _Agent, rows: Iterable[Row]) -> Iterator[parcels.Thing]:
-    names = parcels.StableIds()
-
-    def made(row: Row) -> VersionDraft:
-        text = parcels.clean(row["text"], "A passage")
-        key = id_of(names.given(row.get("id"), text), "record")
-        more = redact_value(parcels.json_plain(row.get("metadata_") or row.get("metadata")))
-        tags = [redact(str(each)) for each in parcels.json_plain(row.get("tags")) or ()]
-        time = parcels.time_of(row.get("created_at"), agent.home.now)
-        return record(key, text, tags, time, **({"letta": more} if more else {}))
-
-    return parcels.remembered(agent.home, rows, made, lambda _: f"a passage of the agent {safe_repr(agent.name)}")
+    return batches.memory_batches(
+        agent.target, blocks, make_draft, lambda _: f"a block of the agent {safe_repr(agent.name)}"
+    )
 
 
-def _conversation(agent: _Agent, name: str, rows: Sequence[Row]) -> Iterator[parcels.Thing]:
+def _passage_batches(agent: _Agent, rows: Iterable[Row]) -> Iterator[batches.SourceEntry]:
+    names = batches.StableIds()
+
+    def make_draft(row: Row) -> VersionDraft:
+        text = batches.redact_text(row["text"], "A passage")
+        key = check_id(names.next_id(row.get("id"), text), "record")
+        more = redact_value(batches.to_json_types(row.get("metadata_") or row.get("metadata")))
+        tags = [redact(str(each)) for each in batches.to_json_types(row.get("tags")) or ()]
+        time = batches.time_of(row.get("created_at"), agent.target.now)
+        return record_draft(key, text, tags, time, **({"letta": more} if more else {}))
+
+    return batches.memory_batches(
+        agent.target, rows, make_draft, lambda _: f"a passage of the agent {safe_repr(agent.name)}"
+    )
+
+
+def _conversation_batches(agent: _Agent, name: str, rows: Sequence[Row]) -> Iterator[batches.SourceEntry]:
     try:
-        if entries := _said(rows, agent.home):
-            yield parcels.conversation(agent.home, name, entries)
-    except parcels.MALFORMED as error:
-        yield parcels.SkippedEntry(f"the conversation {safe_repr(name)}", parcels.why(error), len(rows), "messages")
+        if entries := _log_entries(rows, agent.target):
+            yield batches.conversation_batch(agent.target, name, entries)
+    except batches.MALFORMED_ERRORS as error:
+        yield batches.SkippedEntry(
+            f"the conversation {safe_repr(name)}", batches.skip_reason(error), len(rows), "messages"
+        )
 
 
-def _said(rows: Sequence[Row], to: parcels.ImportTarget) -> list[LogEntry]:
+def _log_entries(rows: Sequence[Row], to: batches.ImportTarget) -> list[LogEntry]:
     """Return the log entries of some rows, oldest first."""
     found: list[LogEntry] = []
-    spoken: set[str] = set()
-    names = parcels.StableIds()
-    for at, _, row in sorted((parcels.time_of(each.get("created_at"), to.now), n, each) for n, each in enumerate(rows)):
+    spoken_calls: set[str] = set()
+    names = batches.StableIds()
+    for at, _, row in sorted((batches.time_of(each.get("created_at"), to.now), n, each) for n, each in enumerate(rows)):
         given = row.get("id")
-        key = given if isinstance(given, str) and _OWN_ID.fullmatch(given) else None
-        made = _messages(row, spoken)
-        found += [parcels.said({**each, "message_id": names.given(key, at, each)}, at) for each in made]
+        key = given if isinstance(given, str) and _MESSAGE_ID.fullmatch(given) else None
+        messages = _parse_messages(row, spoken_calls)
+        found += [batches.log_entry({**each, "message_id": names.next_id(key, at, each)}, at) for each in messages]
     return found
 
 
-def _messages(row: Row, spoken: set[str]) -> list[dict[str, Any]]:
+def _parse_messages(row: Row, spoken_calls: set[str]) -> list[dict[str, Any]]:
     """Return the messages of a row; none if the row is an internal message of Letta.
 
     Args:
         row: The row.
-        spoken: The calls by which the agent has spoken so far, which need no answer.
+        spoken_calls: The calls by which the agent has spoken so far, which need no answer.
     """
-    role, text, parts = row["role"], *_content(row)
+    role, text, parts = row["role"], *_parse_content(row)
     name = {"name": row["name"]} if row.get("name") else {}
     if role == "tool":
         returns = [each for each in row.get("tool_returns") or () if each.get("tool_call_id")]
         ids = [row["tool_call_id"]] if row.get("tool_call_id") else [each["tool_call_id"] for each in returns]
-        told = {each["tool_call_id"]: each.get("func_response") or each.get("tool_return") for each in returns}
-        answers = {key: _unpacked(text or told.get(key) or "")[0] for key in ids if key not in spoken}
+        results = {each["tool_call_id"]: each.get("func_response") or each.get("tool_return") for each in returns}
+        answers = {key: _unpack_text(text or results.get(key) or "")[0] for key in ids if key not in spoken_calls}
         return [{"role": "tool", "tool_call_id": key, "content": answer, **name} for key, answer in answers.items()]
     if role == "user":
-        text, by_letta = _unpacked(text)
+        text, is_internal = _unpack_text(text)
         others = [each for each in parts if each["type"] != "text"]
         content = [*([{"type": "text", "text": text}] if text else []), *others] if others else text
-        return [] if by_letta else [{"role": "user", "content": content, **name}]
+        return [] if is_internal else [{"role": "user", "content": content, **name}]
     calls = list(row.get("tool_calls") or ())
     if role not in ("assistant", "approval") or (role == "approval" and not calls):
         return []
-    if (said := _spoken(calls)) is not None:
-        spoken.add(calls[0]["id"])
+    if (speech := _speech_text(calls)) is not None:
+        spoken_calls.add(calls[0]["id"])
         thoughts = [{"type": "reasoning", "reasoning": text}] if text else []
         thoughts += [each for each in parts if each["type"] == "reasoning"]
-        return [{"role": "assistant", "content": [*thoughts, {"type": "text", "text": said}]}]
+        return [{"role": "assistant", "content": [*thoughts, {"type": "text", "text": speech}]}]
     content = text if all(each["type"] == "text" for each in parts) else parts
     return [{"role": "assistant", "content": content, "tool_calls": calls, **name}]
 
 
-def _spoken(calls: Sequence[Row]) -> str | None:
+def _speech_text(calls: Sequence[Row]) -> str | None:
     """Return the text that an agent sends to people by its only call; else None."""
     if len(calls) != 1 or calls[0]["function"]["name"] != "send_message":  # by which older kinds of agents speak
         return None
     try:
-        said = json.loads(calls[0]["function"]["arguments"])["message"]
+        text = json.loads(calls[0]["function"]["arguments"])["message"]
     except (LookupError, TypeError, ValueError):  # cut by the model's limit: the call stays as it is
         return None
-    return said if isinstance(said, str) else None
+    return text if isinstance(text, str) else None
 
 
-def _content(row: Row) -> tuple[str, list[dict[str, Any]]]:
+def _parse_content(row: Row) -> tuple[str, list[dict[str, Any]]]:
     """Return the text of a row, and its parts in LangChain's form."""
     content = row.get("content") or row.get("text") or []
     parts: list[dict[str, Any] | None] = []
@@ -270,42 +278,42 @@ def _content(row: Row) -> tuple[str, list[dict[str, Any]]]:
     for each in given:
         kind = each["type"]
         if kind == "text":
-            parts.append({"type": "text", "text": text_given(each["text"], "A text")} if each["text"] else None)
+            parts.append({"type": "text", "text": check_text(each["text"], "A text")} if each["text"] else None)
         elif kind == "reasoning":
             parts.append({"type": "reasoning", "reasoning": each["reasoning"]})
         elif kind == "summarized_reasoning":
             parts.append({"type": "reasoning", "reasoning": "\n".join(one["text"] for one in each["summary"])})
         elif kind == "image":
-            shown = each["source"]
-            data = {"base64": shown.get("data"), "mime_type": shown.get("media_type")}
-            parts.append({"type": "image", **({"url": shown["url"]} if "url" in shown else data)})
-    kept = [each for each in parts if each]
-    return "\n".join(each["text"] for each in kept if each["type"] == "text"), kept
+            source = each["source"]
+            data = {"base64": source.get("data"), "mime_type": source.get("media_type")}
+            parts.append({"type": "image", **({"url": source["url"]} if "url" in source else data)})
+    present = [each for each in parts if each]
+    return "\n".join(each["text"] for each in present if each["type"] == "text"), present
 
 
-def _unpacked(text: str) -> tuple[str, bool]:
+def _unpack_text(text: str) -> tuple[str, bool]:
     """Return the text inside Letta's JSON envelope, and True if only Letta says it."""
     try:
-        packed = json.loads(text)
+        envelope = json.loads(text)
     except (ValueError, RecursionError):
         return text, False
-    if not isinstance(packed, Mapping) or "time" not in packed:
+    if not isinstance(envelope, Mapping) or "time" not in envelope:
         return text, False
-    message = packed.get("message")
-    by_letta = packed.get("type", "user_message") != "user_message"
+    message = envelope.get("message")
+    is_internal = envelope.get("type", "user_message") != "user_message"
     if message is None:
-        return text, by_letta
-    return message if isinstance(message, str) else json.dumps(message, ensure_ascii=False), by_letta
+        return text, is_internal
+    return message if isinstance(message, str) else json.dumps(message, ensure_ascii=False), is_internal
 
 
 # -- mem0 ----------------------------------------------------------------------------------------------------------
 
 
-_TAGS = {"agent_id": "agent", "run_id": "run", "app_id": "app"}
-_KNOWN = frozenset({"id", "memory", "user_id", "categories", "created_at", "expiration_date", *_TAGS})
+_TAG_PREFIXES = {"agent_id": "agent", "run_id": "run", "app_id": "app"}
+_KNOWN_FIELDS = frozenset({"id", "memory", "user_id", "categories", "created_at", "expiration_date", *_TAG_PREFIXES})
 
 
-def read_mem0(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing]:
+def read_mem0(source: Any, to: batches.ImportTarget) -> Generator[batches.SourceEntry]:
     """Yield the memories of mem0, as described above.
 
     Args:
@@ -315,10 +323,10 @@ def read_mem0(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing]
     Raises:
         InvalidInput: The source is no such file.
     """
-    path = parcels.path_given(source)
-    if parcels.is_sqlite(path):  # such as its history.db
+    path = batches.parse_path(source)
+    if batches.is_sqlite(path):  # such as its history.db
         raise InvalidInput(f"{safe_repr(str(path))} is a SQLite file. Save what mem0's get_all gives as JSON instead.")
-    given = parcels.value_of_file(path, to.limits)
+    given = batches.parse_file(path, to.limits)
     lists = given if isinstance(given, Mapping) else {"results": given}
     found = lists.get("results", lists.get("memories"))
     if not isinstance(found, list):
@@ -327,26 +335,28 @@ def read_mem0(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing]
     for each in found:
         user = each.get("user_id") if isinstance(each, Mapping) else None
         if not isinstance(user, str | None):
-            yield parcels.SkippedEntry(f"the memory {safe_repr(each, 200)}", "its user is no text.", holds="memories")
+            yield batches.SkippedEntry(f"the memory {safe_repr(each, 200)}", "its user is no text.", holds="memories")
         elif to.wants(user):
             by_user.setdefault(user, []).append(each)
     for user, rows in by_user.items():
         labels = () if user is None else (user,)
-        make = partial(_memory, to)
-        yield from parcels.remembered(to, rows, make, lambda row: f"the memory {safe_repr(row, 200)}", *labels)
+        make = partial(_memory_draft, to)
+        yield from batches.memory_batches(to, rows, make, lambda row: f"the memory {safe_repr(row, 200)}", *labels)
     if isinstance(relations := lists.get("relations"), list) and relations:
-        yield parcels.SkippedEntry("relations", "only memories are read.", len(relations), "relations")
+        yield batches.SkippedEntry("relations", "only memories are read.", len(relations), "relations")
 
 
-def _memory(to: parcels.ImportTarget, given: Mapping[str, Any]) -> VersionDraft:
-    text = parcels.clean(given["memory"], "A memory")
-    tags = [f"{tag}:{given[name]}" for name, tag in _TAGS.items() if given.get(name)]
+def _memory_draft(to: batches.ImportTarget, given: Mapping[str, Any]) -> VersionDraft:
+    text = batches.redact_text(given["memory"], "A memory")
+    tags = [f"{tag}:{given[name]}" for name, tag in _TAG_PREFIXES.items() if given.get(name)]
     tags += [str(each) for each in given.get("categories") or ()]
-    details = {name: value for name, value in given.items() if name not in _KNOWN and value not in (None, {}, [])}
-    key = id_of(parcels.StableIds().given(given.get("id"), text), "record")
-    end = None if given.get("expiration_date") is None else parcels.time_of(given["expiration_date"], to.now)
+    details = {
+        name: value for name, value in given.items() if name not in _KNOWN_FIELDS and value not in (None, {}, [])
+    }
+    key = check_id(batches.StableIds().next_id(given.get("id"), text), "record")
+    end = None if given.get("expiration_date") is None else batches.time_of(given["expiration_date"], to.now)
     if end is not None and end <= to.now:
         raise InvalidInput("it has expired.")
-    made = parcels.time_of(given.get("created_at"), to.now)
-    more = {"mem0": parcels.json_plain(details)} if details else {}
-    return record(key, text, tags, made, **more)._replace(expires_at=end)
+    created = batches.time_of(given.get("created_at"), to.now)
+    more = {"mem0": batches.to_json_types(details)} if details else {}
+    return record_draft(key, text, tags, created, **more)._replace(expires_at=end)

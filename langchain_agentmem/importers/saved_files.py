@@ -23,35 +23,35 @@ from typing import Any, NamedTuple
 
 from langchain_agentmem.audit import audit_store
 from langchain_agentmem.audit.audit_entry import AuditEntry
-from langchain_agentmem.audit.junk_rules import reasons
+from langchain_agentmem.audit.junk_rules import junk_reasons
 from langchain_agentmem.audit.legacy_json import drafts_of, read_document
-from langchain_agentmem.base.argument_checks import name_given, text_given
-from langchain_agentmem.base.clock import micros, moment
-from langchain_agentmem.base.data_tables import read_yaml
-from langchain_agentmem.base.namespaces import id_of, namespace_of
+from langchain_agentmem.base.argument_checks import check_name, check_text
+from langchain_agentmem.base.clock import from_micros, to_micros
+from langchain_agentmem.base.data_tables import parse_yaml
+from langchain_agentmem.base.namespaces import check_id, namespace_of
 from langchain_agentmem.base.redaction import redact, redact_value
 from langchain_agentmem.conversations.log_entries import post_entry, round_entry
 from langchain_agentmem.conversations.message_log import LogEntry
 from langchain_agentmem.errors import InvalidInput, safe_repr
-from langchain_agentmem.importers import parcels
+from langchain_agentmem.importers import batches
 from langchain_agentmem.language_models.model_calls import SourceNote
-from langchain_agentmem.layers.layer import USUAL
-from langchain_agentmem.layers.memory_layers import MOST, record
+from langchain_agentmem.layers.layer import DEFAULT_IMPORTANCE
+from langchain_agentmem.layers.memory_layers import MAX_IMPORTANCE, record_draft
 from langchain_agentmem.messages.role_rounds import Conversation
 from langchain_agentmem.rewinding import branches, memory_rows
-from langchain_agentmem.rewinding.branches import KIND, MAIN, BranchPosition, PendingWrite, changed
-from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, VersionDraft, body_of
+from langchain_agentmem.rewinding.branches import MAIN, NAMED_BRANCH, BranchPosition, PendingWrite, apply_change
+from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, VersionDraft, encode_text
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.foreign_tables import ForeignTables, foreign_tables
-from langchain_agentmem.storage.transfer import PAGE, pages
+from langchain_agentmem.storage.transfer import PAGE_ROWS, split_pages
 
-_TIME = re.compile(r"-(\d{8}-\d{6})-")
+_ID_TIME = re.compile(r"-(\d{8}-\d{6})-")
 
 
 # -- TaskWeaver ----------------------------------------------------------------------------------------------------
 
 
-def read_taskweaver(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing]:
+def read_taskweaver(source: Any, to: batches.ImportTarget) -> Generator[batches.SourceEntry]:
     """Yield the sessions of TaskWeaver.
 
     Args:
@@ -61,59 +61,59 @@ def read_taskweaver(source: Any, to: parcels.ImportTarget) -> Generator[parcels.
     Raises:
         InvalidInput: The file does not exist, or is no session.
     """
-    return parcels.of_files(parcels.path_given(source), (".yaml", ".yml", ".json"), _session, to)
+    return batches.read_files(batches.parse_path(source), (".yaml", ".yml", ".json"), _read_session, to)
 
 
-def _session(path: Path, name: str, to: parcels.ImportTarget) -> Iterator[parcels.Thing]:
-    given = parcels.value_of_file(path, to.limits, json.loads if path.suffix.lower() == ".json" else read_yaml)
+def _read_session(path: Path, name: str, to: batches.ImportTarget) -> Iterator[batches.SourceEntry]:
+    given = batches.parse_file(path, to.limits, json.loads if path.suffix.lower() == ".json" else parse_yaml)
     if isinstance(given, Mapping) and "rounds" not in given and ("exp_id" in given or "experience_text" in given):
-        why = "memory.experiences(folder) reads experiences where they are."
+        reason = "memory.experiences(folder) reads experiences where they are."
         if to.wants(given.get("exp_id"), name):
-            yield parcels.SkippedEntry(f"the experience in {safe_repr(path.name)}", why, holds="experiences")
+            yield batches.SkippedEntry(f"the experience in {safe_repr(path.name)}", reason, holds="experiences")
         return
     if not isinstance(given, Mapping) or not isinstance(given.get("rounds"), list):
         raise InvalidInput(f"{safe_repr(str(path))} is no session of TaskWeaver: it has no rounds.")
-    _give_ids(given, parcels.StableIds())
+    _give_ids(given, batches.StableIds())
     session = Conversation.from_dict(given)
-    own, entries = given.get("id"), _entries(session, parcels.time_of_file(path))
-    key = own if isinstance(own, str) and own else name
-    what, build = f"the session {safe_repr(key)}", partial(parcels.conversation, name=key, entries=entries)
-    yield from parcels.owned(to, key, what, len(entries), build)
+    own_id, entries = given.get("id"), _session_entries(session, batches.time_of_file(path))
+    key = own_id if isinstance(own_id, str) and own_id else name
+    label, build = f"the session {safe_repr(key)}", partial(batches.conversation_batch, name=key, entries=entries)
+    yield from batches.batch_or_skip(to, key, label, len(entries), build)
 
 
-def _give_ids(given: Mapping[str, Any], names: parcels.StableIds) -> None:
+def _give_ids(given: Mapping[str, Any], names: batches.StableIds) -> None:
     """Give an id to rounds, posts and attachments that have none."""
     for each in given["rounds"]:
-        each["id"] = names.given(each.get("id"), "round", each.get("user_query"))
+        each["id"] = names.next_id(each.get("id"), "round", each.get("user_query"))
         for post in each.get("post_list") or ():
-            post["id"] = names.given(post.get("id"), "post", post.get("send_from"), post.get("message"))
+            post["id"] = names.next_id(post.get("id"), "post", post.get("send_from"), post.get("message"))
             for attached in post.get("attachment_list") or ():
-                attached["id"] = names.given(attached.get("id"), "attachment", attached.get("content"))
+                attached["id"] = names.next_id(attached.get("id"), "attachment", attached.get("content"))
 
 
-def _entries(session: Conversation, otherwise: int) -> list[LogEntry]:
+def _session_entries(session: Conversation, default: int) -> list[LogEntry]:
     entries: list[LogEntry] = []
     for each in session.rounds:
-        begun = _time_in(each.id, otherwise)
-        entries.append(round_entry(each, begun))
-        entries += [post_entry(post, each.id, _time_in(post.id, begun)) for post in each.post_list]
+        started_at = _time_in_id(each.id, default)
+        entries.append(round_entry(each, started_at))
+        entries += [post_entry(post, each.id, _time_in_id(post.id, started_at)) for post in each.post_list]
     return entries
 
 
-def _time_in(name: str, otherwise: int) -> int:
-    """Return the time in an id of TaskWeaver, or `otherwise` if there is none."""
-    if (found := _TIME.search(name)) is None:
-        return otherwise
+def _time_in_id(name: str, default: int) -> int:
+    """Return the time in an id of TaskWeaver, or `default` if there is none."""
+    if (found := _ID_TIME.search(name)) is None:
+        return default
     try:
-        return micros(datetime.strptime(found[1], "%Y%m%d-%H%M%S").replace(tzinfo=UTC))
+        return to_micros(datetime.strptime(found[1], "%Y%m%d-%H%M%S").replace(tzinfo=UTC))
     except ValueError:
-        return otherwise
+        return default
 
 
 # -- MARSYS --------------------------------------------------------------------------------------------------------
 
 
-def read_marsys(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing]:
+def read_marsys(source: Any, to: batches.ImportTarget) -> Generator[batches.SourceEntry]:
     """Yield what MARSYS' `save_to_file` wrote. The file name is the conversation's id.
 
     Args:
@@ -123,41 +123,41 @@ def read_marsys(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thin
     Raises:
         InvalidInput: The source is no such file.
     """
-    return parcels.of_files(parcels.path_given(source), (".json",), _saved, to)
+    return batches.read_files(batches.parse_path(source), (".json",), _read_saved, to)
 
 
-def _saved(path: Path, name: str, to: parcels.ImportTarget) -> Iterator[parcels.Thing]:
-    given = parcels.value_of_file(path, to.limits)
+def _read_saved(path: Path, name: str, to: batches.ImportTarget) -> Iterator[batches.SourceEntry]:
+    given = batches.parse_file(path, to.limits)
     if not isinstance(given, Mapping) or not isinstance(given.get("messages"), list):
         raise InvalidInput(f"{safe_repr(str(path))} was not written by MARSYS' save_to_file: it has no messages.")
-    saved_at = parcels.time_of(given.get("timestamp"), parcels.time_of_file(path))
+    saved_at = batches.time_of(given.get("timestamp"), batches.time_of_file(path))
     messages = given["messages"]
-    build = _facts if given.get("memory_type") == "kg" else _conversation
-    made = partial(build, name, messages, saved_at)
-    yield from parcels.owned(to, name, f"the file {safe_repr(path.name)}", len(messages), made)
+    build = _facts_batch if given.get("memory_type") == "kg" else _marsys_batch
+    make_batch = partial(build, name, messages, saved_at)
+    yield from batches.batch_or_skip(to, name, f"the file {safe_repr(path.name)}", len(messages), make_batch)
 
 
-def _conversation(name: str, messages: Sequence[Any], saved_at: int, to: parcels.ImportTarget) -> parcels.ImportBatch:
-    names, entries = parcels.StableIds(), []
+def _marsys_batch(name: str, messages: Sequence[Any], saved_at: int, to: batches.ImportTarget) -> batches.ImportBatch:
+    names, entries = batches.StableIds(), []
     for each in messages:
-        key = names.given(each.get("message_id"), each)
-        entries.append(parcels.said({**each, "message_id": key}, saved_at))
-    return parcels.conversation(to, name, entries)
+        key = names.next_id(each.get("message_id"), each)
+        entries.append(batches.log_entry({**each, "message_id": key}, saved_at))
+    return batches.conversation_batch(to, name, entries)
 
 
-def _facts(name: str, messages: Sequence[Any], saved_at: int, to: parcels.ImportTarget) -> parcels.ImportBatch:
+def _facts_batch(name: str, messages: Sequence[Any], saved_at: int, to: batches.ImportTarget) -> batches.ImportBatch:
     """Return facts as records: their sentences do not separate subject and object."""
-    names, drafts = parcels.StableIds(), []
+    names, drafts = batches.StableIds(), []
     for each in messages:
-        text = parcels.clean(each["content"], "A fact")
-        drafts.append(record(names.given(None, each), text, ["fact", f"role:{each['role']}"], saved_at))
-    return parcels.memories(to, f"the facts of {safe_repr(name)}", drafts)
+        text = batches.redact_text(each["content"], "A fact")
+        drafts.append(record_draft(names.next_id(None, each), text, ["fact", f"role:{each['role']}"], saved_at))
+    return batches.memory_batch(to, f"the facts of {safe_repr(name)}", drafts)
 
 
 # -- OPUS ----------------------------------------------------------------------------------------------------------
 
 
-def read_opus(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing]:
+def read_opus(source: Any, to: batches.ImportTarget) -> Generator[batches.SourceEntry]:
     """Yield the prompts and replies of an agent_memory.json as entries of the audit trail.
 
     A damaged file is read as far as possible.
@@ -169,24 +169,24 @@ def read_opus(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing]
     Raises:
         InvalidInput: The file does not exist.
     """
-    path = parcels.path_given(source)
+    path = batches.parse_path(source)
     to.limits.check_file(path)
-    loaded = read_document(path)
-    path_ = to.path()
-    here = [each for each in loaded.entries if (each.prompt or each.reply) and to.wants(each.conversation_id)]
-    drafts = drafts_of(here, namespace_of(path_), moment(to.now), _judged)
-    for number, page in enumerate(pages(drafts)):
-        what = f"entries from {number * PAGE + 1:,} on, in {parcels.where(to)}"
-        yield parcels.written("entries", what, len(page), path_, _added(path_, page))
-    for each in loaded.lost:
-        yield parcels.SkippedEntry("an entry", each, holds="entries")
+    document = read_document(path)
+    namespace_path = to.path()
+    wanted = [each for each in document.entries if (each.prompt or each.reply) and to.wants(each.conversation_id)]
+    drafts = drafts_of(wanted, namespace_of(namespace_path), from_micros(to.now), _mark_junk)
+    for number, page in enumerate(split_pages(drafts)):
+        label = f"entries from {number * PAGE_ROWS + 1:,} on, in {batches.target_label(to)}"
+        yield batches.make_batch("entries", label, len(page), namespace_path, _add_entries(namespace_path, page))
+    for each in document.lost:
+        yield batches.SkippedEntry("an entry", each, holds="entries")
 
 
-def _judged(entry: AuditEntry) -> AuditEntry:
-    return replace(entry, junk=reasons(entry.kind, entry.prompt, entry.reply))
+def _mark_junk(entry: AuditEntry) -> AuditEntry:
+    return replace(entry, junk=junk_reasons(entry.kind, entry.prompt, entry.reply))
 
 
-def _added(path: str, page: Sequence[Any]) -> parcels.Make:
+def _add_entries(path: str, page: Sequence[Any]) -> batches.WriteOperation:
     """Return the operation that writes entries."""
     return lambda tx, now: range(audit_store.add_new(tx, path, page))  # noqa: ARG005 - as every `Make`
 
@@ -194,7 +194,7 @@ def _added(path: str, page: Sequence[Any]) -> parcels.Make:
 # -- MemGPT --------------------------------------------------------------------------------------------------------
 
 
-_ALWAYS = 1_000_000_000
+_TTL_LIMIT = 1_000_000_000
 """Seconds: a smaller `ttl` counts from when the value was set, a greater one is a time."""
 
 
@@ -218,7 +218,7 @@ _FORMS = (
     _Form("core_memory", "recall_memory", "archival_memory", copies=True),
     _Form("core_kv", "events", "archival", copies=False),
 )
-_COLUMNS = {
+_COLUMN_NAMES = {
     "event_type": "kind",
     "content": "text",
     "timestamp": "created_at",
@@ -229,9 +229,9 @@ _COLUMNS = {
 """The names of columns here, if they differ."""
 
 
-def _rows(tables: ForeignTables, table: str, order: str) -> Iterator[dict[str, Any]]:
+def _renamed_rows(tables: ForeignTables, table: str, order: str) -> Iterator[dict[str, Any]]:
     for row in tables.rows(table, order):
-        yield {_COLUMNS.get(name, name): value for name, value in row.items()}
+        yield {_COLUMN_NAMES.get(name, name): value for name, value in row.items()}
 
 
 @dataclass(slots=True)
@@ -242,7 +242,7 @@ class _Branch:
         key: Its id in the source.
         parent: The id of the branch that it was forked from; None for a root.
         name: Its name here.
-        made: Its creation time, in microseconds since 1970.
+        created_at: Its creation time, in microseconds since 1970.
         rows: The memories written on it, with their times, oldest first.
         forks: The branches that were forked from it, oldest first.
         copied: True if a fork has a copy of its parent's core memory, so that keys missing from it are deleted.
@@ -251,13 +251,13 @@ class _Branch:
     key: str
     parent: str | None
     name: str
-    made: int
+    created_at: int
     rows: list[tuple[int, VersionDraft]] = field(default_factory=list)
     forks: list[_Branch] = field(default_factory=list)
     copied: bool = False
 
 
-def read_memgpt(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thing]:
+def read_memgpt(source: Any, to: batches.ImportTarget) -> Generator[batches.SourceEntry]:
     """Yield the core, recall and archival memory of a MemGPT-style file.
 
     Args:
@@ -267,141 +267,151 @@ def read_memgpt(source: Any, to: parcels.ImportTarget) -> Generator[parcels.Thin
     Raises:
         InvalidInput: The source is no such file.
     """
-    with foreign_tables(parcels.path_given(source)) as tables:
+    with foreign_tables(batches.parse_path(source)) as tables:
         form = next((each for each in _FORMS if {each.core, each.recall, each.archival} <= tables.columns.keys()), None)
         if form is None or "branches" not in tables.columns:
             raise InvalidInput(f"{tables.name} has no tables of core, recall and archival memory with branches.")
-        yield from _trees(tables, form, to)
+        yield from _read_trees(tables, form, to)
 
 
-def _trees(tables: ForeignTables, form: _Form, to: parcels.ImportTarget) -> Iterator[parcels.Thing]:
+def _read_trees(tables: ForeignTables, form: _Form, to: batches.ImportTarget) -> Iterator[batches.SourceEntry]:
     """Yield each branch without a parent, with all its forks."""
-    found = _branches(tables, to)
-    yield from _remembered(tables, form, found, to)
+    found = _read_branches(tables, to)
+    yield from _read_memories(tables, form, found, to)
     roots: list[_Branch] = []
-    for branch in sorted(found.values(), key=lambda each: (each.made, each.key)):
+    for branch in sorted(found.values(), key=lambda each: (each.created_at, each.key)):
         branch.rows.sort(key=lambda row: row[0])
         parent = found.get(branch.parent or "")
         branch.copied = form.copies
         (roots if parent is None else parent.forks).append(branch)
     if len(roots) == 1:
         roots[0].name = MAIN
-    reached = {each.key for root in roots for each in _all(root)}
+    reached = {each.key for root in roots for each in _with_forks(root)}
     for key in found.keys() - reached:
-        what, count = f"the branch {safe_repr(key)}", len(found[key].rows) or 1
-        yield parcels.SkippedEntry(what, "it is among its own parents.", count, "memories")
+        label, count = f"the branch {safe_repr(key)}", len(found[key].rows) or 1
+        yield batches.SkippedEntry(label, "it is among its own parents.", count, "memories")
     for root in roots:
         at = BranchPosition(to.path(), root.name, to.scopes)
-        count = sum(len(each.rows) for each in _all(root))
-        make = partial(_replayed, at=at, branch=root, kind=to.kind)
-        yield parcels.written("memories", f"the branch {safe_repr(root.name)} and its forks", count, at.path, make)
+        count = sum(len(each.rows) for each in _with_forks(root))
+        make = partial(_write_branch, at=at, branch=root, kind=to.kind)
+        yield batches.make_batch("memories", f"the branch {safe_repr(root.name)} and its forks", count, at.path, make)
 
 
-def _all(branch: _Branch) -> Iterator[_Branch]:
+def _with_forks(branch: _Branch) -> Iterator[_Branch]:
     yield branch
     for each in branch.forks:
-        yield from _all(each)
+        yield from _with_forks(each)
 
 
-def _branches(tables: ForeignTables, to: parcels.ImportTarget) -> dict[str, _Branch]:
+def _read_branches(tables: ForeignTables, to: batches.ImportTarget) -> dict[str, _Branch]:
     found: dict[str, _Branch] = {}
-    names = parcels.StableIds()
-    for row in _rows(tables, "branches", "created_at"):
+    names = batches.StableIds()
+    for row in _renamed_rows(tables, "branches", "created_at"):
         key, parent = str(row["id"]), None if row["parent_id"] is None else str(row["parent_id"])
-        name = id_of(names.given(row.get("name") or key), "branch")
-        found[key] = _Branch(key, parent, name, parcels.time_of(row["created_at"], to.now))
+        name = check_id(names.next_id(row.get("name") or key), "branch")
+        found[key] = _Branch(key, parent, name, batches.time_of(row["created_at"], to.now))
     return found
 
 
-def _remembered(
-    tables: ForeignTables, form: _Form, found: Mapping[str, _Branch], to: parcels.ImportTarget
-) -> Iterator[parcels.SkippedEntry]:
+def _read_memories(
+    tables: ForeignTables, form: _Form, found: Mapping[str, _Branch], to: batches.ImportTarget
+) -> Iterator[batches.SkippedEntry]:
     """Add all rows to their branches, and yield those that cannot be imported."""
     meta: Mapping[tuple[Any, Any], Mapping[str, Any]] = {}
     if "core_meta" in tables.columns:
         meta = {(row["branch_id"], row["key"]): row for row in tables.rows("core_meta")}
-    names: dict[str, parcels.StableIds] = defaultdict(parcels.StableIds)
-    for table, drafted in ((form.core, _core), (form.recall, _event), (form.archival, _record)):
-        for row in _rows(tables, table, "id"):
-            what = f"{table} {safe_repr(row.get('id', row.get('key')))}"
+    names: dict[str, batches.StableIds] = defaultdict(batches.StableIds)
+    for table, make_draft in ((form.core, _core_draft), (form.recall, _event_draft), (form.archival, _record_draft)):
+        for row in _renamed_rows(tables, table, "id"):
+            label = f"{table} {safe_repr(row.get('id', row.get('key')))}"
             branch = found.get(str(row["branch_id"]))
             if branch is None:
-                yield parcels.SkippedEntry(what, f"there is no branch {safe_repr(row['branch_id'])}.", holds="memories")
+                yield batches.SkippedEntry(
+                    label, f"there is no branch {safe_repr(row['branch_id'])}.", holds="memories"
+                )
                 continue
             more = meta.get((row["branch_id"], row.get("key")), {})
             try:
-                branch.rows.append(drafted({**more, **row}, names[branch.key], to))
-            except parcels.MALFORMED as error:
-                yield parcels.SkippedEntry(what, parcels.why(error), holds="memories")
+                branch.rows.append(make_draft({**more, **row}, names[branch.key], to))
+            except batches.MALFORMED_ERRORS as error:
+                yield batches.SkippedEntry(label, batches.skip_reason(error), holds="memories")
 
 
-def _core(row: Mapping[str, Any], names: parcels.StableIds, to: parcels.ImportTarget) -> tuple[int, VersionDraft]:
+def _core_draft(row: Mapping[str, Any], names: batches.StableIds, to: batches.ImportTarget) -> tuple[int, VersionDraft]:
     del names
-    created = parcels.time_of(row.get("created_at"), parcels.time_of(row.get("updated_at"), to.now))
-    updated = parcels.time_of(row.get("updated_at"), created)
-    [(key, value)] = redact_value({name_given(row["key"], "a key"): text_given(row["value"], "A value")}).items()
-    importance = USUAL if row.get("importance") is None else min(max(int(row["importance"]), 1), MOST)
+    created = batches.time_of(row.get("created_at"), batches.time_of(row.get("updated_at"), to.now))
+    updated = batches.time_of(row.get("updated_at"), created)
+    [(key, value)] = redact_value({check_name(row["key"], "a key"): check_text(row["value"], "A value")}).items()
+    importance = (
+        DEFAULT_IMPORTANCE if row.get("importance") is None else min(max(int(row["importance"]), 1), MAX_IMPORTANCE)
+    )
     end = None
     if row.get("ttl") not in (None, ""):
         seconds = float(row["ttl"])
-        end = int(seconds * 1_000_000) + (updated if seconds < _ALWAYS else 0)
+        end = int(seconds * 1_000_000) + (updated if seconds < _TTL_LIMIT else 0)
         if end <= to.now:
             raise InvalidInput("it has expired.")
-    return updated, VersionDraft(CORE, key, body_of(value), created, importance=importance, expires_at=end)
+    return updated, VersionDraft(CORE, key, encode_text(value), created, importance=importance, expires_at=end)
 
 
-def _event(row: Mapping[str, Any], names: parcels.StableIds, to: parcels.ImportTarget) -> tuple[int, VersionDraft]:
-    at = parcels.time_of(row["created_at"], to.now)
-    kind, text = name_given(row["kind"], "a kind of event"), text_given(row["text"], "An event")
-    key = names.given(None, row["branch_id"], row["created_at"], kind, text)
-    return at, VersionDraft(EVENT, key, body_of(redact(text)), at, label=redact(kind), findable=True)
+def _event_draft(
+    row: Mapping[str, Any], names: batches.StableIds, to: batches.ImportTarget
+) -> tuple[int, VersionDraft]:
+    at = batches.time_of(row["created_at"], to.now)
+    kind, text = check_name(row["kind"], "a kind of event"), check_text(row["text"], "An event")
+    key = names.next_id(None, row["branch_id"], row["created_at"], kind, text)
+    return at, VersionDraft(EVENT, key, encode_text(redact(text)), at, label=redact(kind), findable=True)
 
 
-def _record(row: Mapping[str, Any], names: parcels.StableIds, to: parcels.ImportTarget) -> tuple[int, VersionDraft]:
-    at = parcels.time_of(row["created_at"], to.now)
-    text = parcels.clean(row["text"], "A record")
-    own = row["id"] if isinstance(row["id"], str) else None
-    key = id_of(names.given(own, row["branch_id"], row["created_at"], text), "record")
-    return at, record(key, text, _tags(row.get("tags")), at)
+def _record_draft(
+    row: Mapping[str, Any], names: batches.StableIds, to: batches.ImportTarget
+) -> tuple[int, VersionDraft]:
+    at = batches.time_of(row["created_at"], to.now)
+    text = batches.redact_text(row["text"], "A record")
+    own_id = row["id"] if isinstance(row["id"], str) else None
+    key = check_id(names.next_id(own_id, row["branch_id"], row["created_at"], text), "record")
+    return at, record_draft(key, text, _parse_tags(row.get("tags")), at)
 
 
-def _tags(written: Any) -> Sequence[str]:
-    if not written:
+def _parse_tags(text: Any) -> Sequence[str]:
+    if not text:
         return ()
     try:
-        found = json.loads(written)
+        found = json.loads(text)
     except ValueError:
-        found = str(written).split(",")
+        found = str(text).split(",")
     return [redact(str(each).strip()) for each in (found if isinstance(found, list) else [found]) if str(each).strip()]
 
 
 # -- MemGPT: writing -----------------------------------------------------------------------------------------------
 
 
-def _replayed(tx: Transaction, now: int, *, at: BranchPosition, branch: _Branch, kind: str) -> list[Any]:
+def _write_branch(tx: Transaction, now: int, *, at: BranchPosition, branch: _Branch, kind: str) -> list[Any]:
     """Write a branch and its forks by time, so that each fork sees the rows before it."""
     new: list[Any] = []
-    waiting = branch.rows
+    remaining = branch.rows
     for fork in [*branch.forks, None]:
-        before = len(waiting) if fork is None else sum(at <= fork.made for at, _ in waiting)
-        add = partial(parcels.add_unknown, drafts=[draft for _, draft in waiting[:before]])
-        waiting = waiting[before:]
-        new += changed(tx, at, add, now, SourceNote("import", kind))
+        before = len(remaining) if fork is None else sum(at <= fork.created_at for at, _ in remaining)
+        add = partial(batches.add_new_drafts, drafts=[draft for _, draft in remaining[:before]])
+        remaining = remaining[before:]
+        new += apply_change(tx, at, add, now, SourceNote("import", kind))
         if fork is not None:
-            own = at._replace(name=fork.name)
-            if not query.find_branch(tx, path=at.path, kind=KIND, name=fork.name):
-                own = branches.fork(tx, at, fork.name, now)
-                new += changed(tx, own, partial(_begun, fork=fork), now, SourceNote("import", kind))
-            new += _replayed(tx, now, at=own, branch=fork, kind=kind)
+            fork_position = at._replace(name=fork.name)
+            if not query.find_branch(tx, path=at.path, kind=NAMED_BRANCH, name=fork.name):
+                fork_position = branches.create_fork(tx, at, fork.name, now)
+                new += apply_change(
+                    tx, fork_position, partial(_write_fork_core, fork=fork), now, SourceNote("import", kind)
+                )
+            new += _write_branch(tx, now, at=fork_position, branch=fork, kind=kind)
     return new
 
 
-def _begun(tx: Transaction, change: PendingWrite, fork: _Branch) -> list[str]:
+def _write_fork_core(tx: Transaction, change: PendingWrite, fork: _Branch) -> list[str]:
     """Write the core memory of a new fork, independent of its parent's."""
     core = {draft.key: draft for _, draft in fork.rows if draft.kind == CORE}
     change.drafts += core.values()
     if fork.copied:
-        for each in memory_rows.current(tx, change.view, CORE):
+        for each in memory_rows.load_current(tx, change.view, CORE):
             if each.key not in core:
                 change.remove(CORE, each.key)
     return list(core)

@@ -15,12 +15,12 @@ from typing import Any, Unpack
 
 from langchain_core.runnables.config import ensure_config
 
-from langchain_agentmem.base.concurrency import in_worker
+from langchain_agentmem.base.concurrency import run_in_worker
 from langchain_agentmem.base.namespaces import ThreadLike
 from langchain_agentmem.errors import MissingExtra
 from langchain_agentmem.injection.memory_injection import InjectionOptions, MemoryInjection
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.messages.prompt_forms import with_block, woven
+from langchain_agentmem.messages.prompt_forms import append_block, insert_memory
 from langchain_agentmem.storage.database import MemoryLike
 
 try:
@@ -77,9 +77,9 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         **options: Unpack[InjectionOptions],
     ) -> None:
         super().__init__()
-        self._selection = MemoryInjection(memory, branch_or_config, **options)
-        self._told = False
-        self.tools = _tools(memory, branch_or_config, self._selection.namespace, tools)
+        self._injection = MemoryInjection(memory, branch_or_config, **options)
+        self._warned = False
+        self.tools = _make_tools(memory, branch_or_config, self._injection.namespace, tools)
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -90,42 +90,42 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             request: The request of the agent. It is not changed.
             handler: The function that sends it to the model.
         """
-        return handler(self._with_memory(request))
+        return handler(self._add_memory(request))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
         """Async version of `wrap_model_call`."""
-        return await handler(await in_worker(partial(self._with_memory, request)))
+        return await handler(await run_in_worker(partial(self._add_memory, request)))
 
-    def _with_memory(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+    def _add_memory(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         config = ensure_config()
-        if not self._told and self._selection._is_of_one_thread(config):
-            self._told = True
+        if not self._warned and self._injection._is_thread_only(config):
+            self._warned = True
             logger.warning(
                 "What this agent remembers stays in its thread: no other thread of the same user knows it. To share "
                 'it, open AgentMemory(url, namespace=("users", "{user_id}")) and name the user in the config, or give '
                 "MemoryMiddleware a namespace."
             )
-        brought = self._selection._bring(request.messages, request.messages, config)
-        if self._selection.role == "system" and brought.core:
-            request = request.override(system_message=with_block(request.system_message, "core", brought.core))
-            brought = brought._replace(core="")
-        messages: list[Any] = woven(request.messages, brought)
+        texts = self._injection._collect_texts(request.messages, request.messages, config)
+        if self._injection.role == "system" and texts.core:
+            request = request.override(system_message=append_block(request.system_message, "core", texts.core))
+            texts = texts._replace(core="")
+        messages: list[Any] = insert_memory(request.messages, texts)
         return request.override(messages=messages)
 
 
-def _tools(memory: Any, whose: Any, namespace: Sequence[str] | None, wanted: Any) -> list[Any]:
-    if wanted is False:
+def _make_tools(memory: Any, branch_or_config: Any, namespace: Sequence[str] | None, include: Any) -> list[Any]:
+    if include is False:
         return []
     # Without tools, their modules need not be loaded.
     from langchain_agentmem.facts.fact_tools import fact_tools  # noqa: PLC0415
-    from langchain_agentmem.language_models.tool_factory import chosen  # noqa: PLC0415
+    from langchain_agentmem.language_models.tool_factory import select_tools  # noqa: PLC0415
     from langchain_agentmem.layers.layer_tools import SMALL_SET, layer_tools  # noqa: PLC0415
 
-    if isinstance(whose, LayeredMemory):
-        made = layer_tools(whose)
+    if isinstance(branch_or_config, LayeredMemory):
+        tools = layer_tools(branch_or_config)
     else:
-        made = [*layer_tools(memory, whose, namespace), *fact_tools(memory, whose, namespace)]
-    more = " CompactionMiddleware brings recall_dropped and expand; or give the agent itself memory.tools(include=[…])."
-    return chosen(made, SMALL_SET if wanted is True else wanted, more)
+        tools = [*layer_tools(memory, branch_or_config, namespace), *fact_tools(memory, branch_or_config, namespace)]
+    hint = " CompactionMiddleware brings recall_dropped and expand; or give the agent itself memory.tools(include=[…])."
+    return select_tools(tools, SMALL_SET if include is True else include, hint)

@@ -16,28 +16,30 @@ from typing import Any
 
 from json_repair import repair_json
 
-_DEEPEST = 64  # deeper nesting is no answer, and would break code that walks through it
-_MOST_STRAY = 100  # quotes amid words in a text that is repaired: for each, json-repair may read the rest of the text
-_STRAY = re.compile(r"(?<![{\[,:\s\\])\"(?!\s*[}\],:])|(?<=\w\s)\"(?!\s*[}\],:])")
-_MOST_MISSES = 100  # places of a text where JSON seems to begin, and does not
+_MAX_DEPTH = 64  # deeper nesting is no answer, and would break code that walks through it
+_MAX_STRAY_QUOTES = (
+    100  # quotes amid words in a text that is repaired: for each, json-repair may read the rest of the text
+)
+_STRAY_QUOTE = re.compile(r"(?<![{\[,:\s\\])\"(?!\s*[}\],:])|(?<=\w\s)\"(?!\s*[}\],:])")
+_MAX_MISSES = 100  # places of a text where JSON seems to begin, and does not
 
-_BEGINS = re.compile(  # JSON begins so, and prose in brackets does not
+_JSON_START = re.compile(  # JSON begins so, and prose in brackets does not
     r"""(?= \{ \s* (?: \Z | ["'\u201c}] | [\w$-]+ \s* : | // | /\* | \# )
     | \[ \s* (?: ["'\u201c{\[\]\d-] | true | false | null | True | False | None | // | /\* | \# ))""",
     re.VERBOSE,
 )
-_FENCED = re.compile(rf"```[ \t]*[\w+-]*\s*{_BEGINS.pattern}", re.VERBOSE)
-_STEP = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)|[{}\[\]]', re.DOTALL)  # a text in quotes, or a bracket
+_FENCED_START = re.compile(rf"```[ \t]*[\w+-]*\s*{_JSON_START.pattern}", re.VERBOSE)
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)|[{}\[\]]', re.DOTALL)  # a text in quotes, or a bracket
 _BRACKETS = re.compile(r"[{}\[\]]")
 _DECODER = json.JSONDecoder(strict=False)
 
-_NAMES = r"(?:\w+:)?(?:ant)?(?:think(?:ing)?|thoughts?|reason(?:ing)?|analysis|reflection|scratchpad)"
+_TAG_NAMES = r"(?:\w+:)?(?:ant)?(?:think(?:ing)?|thoughts?|reason(?:ing)?|analysis|reflection|scratchpad)"
 _OPENS = (
-    rf"(?:<{_NAMES}(?:\s[^<>]*)?>|\[THINK\]|\u25c1think\u25b7|<\|(?:begin_of_thought|START_THINKING)\|>"
+    rf"(?:<{_TAG_NAMES}(?:\s[^<>]*)?>|\[THINK\]|\u25c1think\u25b7|<\|(?:begin_of_thought|START_THINKING)\|>"
     r"|<\|channel\|>analysis<\|message\|>)"
 )
 _CLOSES = (
-    rf"(?:</{_NAMES}>|\[/THINK\]|\u25c1/think\u25b7|<\|(?:end_of_thought|END_THINKING)\|>"
+    rf"(?:</{_TAG_NAMES}>|\[/THINK\]|\u25c1/think\u25b7|<\|(?:end_of_thought|END_THINKING)\|>"
     r"|<\|channel\|>final[^<]*(?:<\|constrain\|>\w+)?<\|message\|>)"
 )
 _REASONING = re.compile(rf"(?:\A\s*|\n[ \t]*){_OPENS}.*?(?:{_CLOSES}|\Z)", re.IGNORECASE | re.DOTALL)
@@ -73,8 +75,8 @@ def read_json(text: str, *, wanted: type = dict) -> Any | None:
         characters.
     """
     others = []
-    for pattern in (_FENCED, _BEGINS):
-        for found, is_complete in _stretches(text, pattern):
+    for pattern in (_FENCED_START, _JSON_START):
+        for found, is_complete in _find_values(text, pattern):
             value = found[0] if wanted is dict and isinstance(found, list) and len(found) == 1 else found
             if not isinstance(value, wanted):
                 continue
@@ -84,15 +86,15 @@ def read_json(text: str, *, wanted: type = dict) -> Any | None:
     return next(filter(None, others), others[0] if others else None)
 
 
-def read_row(text: str) -> list[dict[str, Any]]:
+def read_objects(text: str) -> list[dict[str, Any]]:
     """Return all JSON objects in a model's answer, from its first fence with JSON on.
 
     Args:
         text: The answer, as `read_json` takes it. Without such a fence, all of it is read.
     """
-    fence = _FENCED.search(text)
+    fence = _FENCED_START.search(text)
     answer = text if fence is None else text[fence.end() :]
-    return [found for found, _ in _stretches(answer, _BEGINS) if isinstance(found, dict)]
+    return [found for found, _ in _find_values(answer, _JSON_START) if isinstance(found, dict)]
 
 
 def is_cut_off(text: str) -> bool:
@@ -100,12 +102,12 @@ def is_cut_off(text: str) -> bool:
     return text.rfind("{") > text.rfind("}") or text.rfind("[") > text.rfind("]")
 
 
-def _stretches(text: Any, pattern: re.Pattern[str]) -> Iterator[tuple[Any, bool]]:
+def _find_values(text: Any, pattern: re.Pattern[str]) -> Iterator[tuple[Any, bool]]:
     """Yield the JSON in a text that begins where a pattern ends, and whether it is complete."""
     text = text.strip().removesuffix("```").rstrip() if isinstance(text, str) else ""
     at = misses = 0
-    while misses < _MOST_MISSES and (begin := pattern.search(text, at)):
-        if (found := _stretch(text, begin.end())) is not None:
+    while misses < _MAX_MISSES and (begin := pattern.search(text, at)):
+        if (found := _read_value(text, begin.end())) is not None:
             value, at, is_complete = found
             yield value, is_complete
         else:
@@ -113,7 +115,7 @@ def _stretches(text: Any, pattern: re.Pattern[str]) -> Iterator[tuple[Any, bool]
             at = begin.end() + 1
 
 
-def _stretch(text: str, at: int) -> tuple[Any, int, bool] | None:
+def _read_value(text: str, at: int) -> tuple[Any, int, bool] | None:
     """Read the JSON that begins at a bracket of a text.
 
     Returns:
@@ -121,26 +123,26 @@ def _stretch(text: str, at: int) -> tuple[Any, int, bool] | None:
     """
     with suppress(ValueError, RecursionError):
         value, end = _DECODER.raw_decode(text, at)
-        return None if _closing(text[at:end]) is None else (value, end, True)
+        return None if _json_end(text[at:end]) is None else (value, end, True)
     piece = text[at : at + 100_000]  # what is longer takes too long to repair
-    length = _closing(piece)
-    if length is None or len(_STRAY.findall(piece := piece[: abs(length)])) > _MOST_STRAY:
+    length = _json_end(piece)
+    if length is None or len(_STRAY_QUOTE.findall(piece := piece[: abs(length)])) > _MAX_STRAY_QUOTES:
         return None
-    meant = repair_json(piece, return_objects=True, skip_json_loads=True)
-    value = json.loads(json.dumps(meant))  # a character beyond 16 bits is written as two
+    repaired = repair_json(piece, return_objects=True, skip_json_loads=True)
+    value = json.loads(json.dumps(repaired))  # a character beyond 16 bits is written as two
     return value, at + len(piece), length > 0
 
 
-def _closing(text: str) -> int | None:
+def _json_end(text: str) -> int | None:
     """Return the end of the JSON that a text begins with.
 
     The result is minus the length if no bracket closes it, and None if it is nested too deeply.
     """
-    for steps in (_STEP, _BRACKETS):  # a quote that is not escaped may hide the end
+    for steps in (_TOKEN, _BRACKETS):  # a quote that is not escaped may hide the end
         depth = 0
         for step in steps.finditer(text):
             depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(step.group(), 0)
-            if depth > _DEEPEST:
+            if depth > _MAX_DEPTH:
                 return None
             if not depth:
                 return step.end()

@@ -1,10 +1,10 @@
-"""Calls of a model (`ask`) and the reason of a refusal (`refusal`), read from any provider's exception.
+"""Calls of a model (`ask_model`) and the reason of a refusal (`refusal_kind`), read from any provider's exception.
 
     def haiku(database: Database, model: Any) -> str:
         text = ask(database, model, [HumanMessage("A haiku about memory.")], "haiku")
         return text.splitlines()[0]
 
-`ask` returns the text of the reply.
+`ask_model` returns the text of the reply.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from langchain_core.runnables.config import run_in_executor
 from langchain_agentmem.base.concurrency import (
     callers_loop,
     check_cancelled,
-    in_own_thread,
     is_in_worker,
-    on_callers_loop,
+    run_in_new_thread,
+    run_on_callers_loop,
 )
-from langchain_agentmem.base.data_tables import data_table
-from langchain_agentmem.base.encoding import THOUGHTS, kind_of
+from langchain_agentmem.base.data_tables import load_data_table
+from langchain_agentmem.base.encoding import REASONING_TYPES, block_type
 from langchain_agentmem.errors import InvalidInput, MissingExtra, safe_repr
-from langchain_agentmem.messages.history_repair import encodable
+from langchain_agentmem.messages.history_repair import make_encodable
 from langchain_agentmem.storage.background import TaskKey
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.tracing import SILENT, Thunk, Tracing, brief
+from langchain_agentmem.tracing import NULL_STEP, Thunk, Tracing, shorten_text
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 NO_STREAM = "nostream"
 """LangGraph's tag for a model whose output is not part of the agent's answer."""
 
-OURS = "agentmem"
+MEMORY_TAG = "agentmem"
 """The tag of a model call that memory makes instead of the agent."""
 
-ASKED_FOR = "agentmem_step"
+STEP_KEY = "agentmem_step"
 """The metadata key with the name of the step that makes such a call."""
 
 Reply: TypeAlias = str | BaseMessage
@@ -73,28 +73,28 @@ class SourceNote(NamedTuple):
     actor: str | None = None
 
 
-NOBODY = SourceNote()
+NO_SOURCE = SourceNote()
 """The note of a write without a stated source."""
-_writer: contextvars.ContextVar[SourceNote] = contextvars.ContextVar("agentmem_writer")
+_source_note: contextvars.ContextVar[SourceNote] = contextvars.ContextVar("agentmem_writer")
 
 
-def writer() -> SourceNote:
+def current_source() -> SourceNote:
     """Return the source and actor of what is written in this context."""
-    return _writer.get(NOBODY)
+    return _source_note.get(NO_SOURCE)
 
 
 @contextmanager
 def written_by(source: str, actor: str | None = None) -> Iterator[None]:
     """Set the source and actor, see `SourceNote`, of everything written in the block."""
-    token = _writer.set(SourceNote(source, actor))
+    token = _source_note.set(SourceNote(source, actor))
     try:
         yield
     finally:
-        _writer.reset(token)
+        _source_note.reset(token)
 
 
 def usable_model(given: ModelLike | None) -> Any:
-    """Return a model that `ask` can call, made from a user's argument.
+    """Return a model that `ask_model` can call, made from a user's argument.
 
     Args:
         given: The model, or None.
@@ -123,7 +123,7 @@ def usable_model(given: ModelLike | None) -> Any:
     )
 
 
-def ask(
+def ask_model(
     database: Database | None,
     model: Any,
     messages: Sequence[BaseMessage],
@@ -131,7 +131,7 @@ def ask(
     timeout: float | None = None,
     read: Callable[[Any], Any] | None = None,
     *,
-    shown: bool = True,
+    traced: bool = True,
     inputs: Thunk | None = None,
 ) -> Any:
     """Ask a model. In an async call it is awaited on the event loop of the caller.
@@ -145,85 +145,85 @@ def ask(
         name: The name of the traced step, `<part>.<verb>`. The model's own run is its child.
         timeout: Seconds to wait for an answer. Default: no limit.
         read: Extracts the answer from the model's reply. Default: the text of the reply.
-        shown: Whether the call is a step of its own. If not, the model's run is a child of the surrounding step.
+        traced: Whether the call is a step of its own. If not, the model's run is a child of the surrounding step.
         inputs: Returns what a trace shows in addition to the size of the prompt.
 
     Raises:
         TimeoutError: The model did not answer in time.
     """
     check_cancelled()
-    question = [encodable(message) for message in messages]
-    config = {"tags": [NO_STREAM, OURS], "metadata": {ASKED_FOR: f"memory.{name}"}}
+    prompt = [make_encodable(message) for message in messages]
+    config = {"tags": [NO_STREAM, MEMORY_TAG], "metadata": {STEP_KEY: f"memory.{name}"}}
 
-    def described() -> dict[str, Any]:
+    def trace_inputs() -> dict[str, Any]:
         size = sum(len(str(each.text)) for each in messages)
         return {"messages": len(messages), "characters": size, **({} if inputs is None else inputs())}
 
     tracing = _WITHOUT_DATABASE if database is None else database.tracing
-    with tracing.step(f"memory.{name}", inputs=described) if shown else SILENT as step:
-        with tracing.private():
+    with tracing.step(f"memory.{name}", inputs=trace_inputs) if traced else NULL_STEP as step:
+        with tracing.hide_private_runs():
             if is_in_worker():
-                reply = on_callers_loop(partial(_awaited_reply, model, question, config, timeout))
+                reply = run_on_callers_loop(partial(_await_reply, model, prompt, config, timeout))
             elif timeout is None and callers_loop() is None:  # a thread can run only one event loop
-                reply = _reply(model, question, config)
+                reply = _call_model(model, prompt, config)
             else:
-                reply = _reply_in_time(partial(_reply, model, question, config), timeout)
-            answer = _text(reply) if read is None else read(reply)
-        step.finish(lambda: {"answer": brief(answer) if isinstance(answer, str) else answer})
+                reply = _call_with_timeout(partial(_call_model, model, prompt, config), timeout)
+            answer = _reply_text(reply) if read is None else read(reply)
+        step.finish(lambda: {"answer": shorten_text(answer) if isinstance(answer, str) else answer})
     return answer
 
 
-async def _awaited_reply(model: Any, question: list[BaseMessage], config: Any, seconds: float | None) -> Any:
+async def _await_reply(model: Any, prompt: list[BaseMessage], config: Any, seconds: float | None) -> Any:
     async with asyncio.timeout(seconds):
         if hasattr(model, "ainvoke"):
-            return await model.ainvoke(question, config=config)
+            return await model.ainvoke(prompt, config=config)
         # A function that only waits must not hold up the loop. With asyncio.to_thread one that raises StopIteration,
         # as next() does, would be waited for without end.
-        reply = model(question) if inspect.iscoroutinefunction(model) else await run_in_executor(None, model, question)
+        reply = model(prompt) if inspect.iscoroutinefunction(model) else await run_in_executor(None, model, prompt)
         return await reply if inspect.isawaitable(reply) else reply
 
 
-def _reply(model: Any, question: list[BaseMessage], config: Any) -> Any:
+def _call_model(model: Any, prompt: list[BaseMessage], config: Any) -> Any:
     if hasattr(model, "invoke"):
-        return model.invoke(question, config=config)
-    reply = model(question)
+        return model.invoke(prompt, config=config)
+    reply = model(prompt)
     if inspect.isawaitable(reply):
 
-        async def waited() -> Any:
+        async def wait_for_reply() -> Any:
             return await reply
 
         with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
-            return runner.run(waited())
+            return runner.run(wait_for_reply())
     return reply
 
 
-def _reply_in_time(call: Callable[[], Any], timeout: float | None) -> Any:
+def _call_with_timeout(call: Callable[[], Any], timeout: float | None) -> Any:
     """Call a model in its own thread, which is abandoned when time is up.
 
     Nothing else can end a call that hangs.
     """
-    reply = in_own_thread(call)
+    reply = run_in_new_thread(call)
     if not wait([reply], timeout).done:
         raise TimeoutError(f"The model gave no answer within {timeout:g} s.")
     return reply.result()
 
 
-def _text(reply: Any) -> str:
+def _reply_text(reply: Any) -> str:
     """Return the text of a model's reply, without reasoning."""
     if isinstance(reply, BaseMessage):
         return str(reply.text)
     content = getattr(reply, "content", reply)
     if isinstance(content, list):
-        said = [block for block in content if kind_of(block) not in THOUGHTS]
-        return "".join(str(block.get("text", "")) if isinstance(block, Mapping) else str(block) for block in said)
+        blocks = [block for block in content if block_type(block) not in REASONING_TYPES]
+        return "".join(str(block.get("text", "")) if isinstance(block, Mapping) else str(block) for block in blocks)
     return "" if content is None else str(content)
 
 
-Place: TypeAlias = tuple[str, str]
+PathAndName: TypeAlias = tuple[str, str]
 """A conversation or a branch: the path of its namespace, and its name."""
 
 
-def compaction_key(at: Place, lane: str) -> TaskKey:
+def compaction_key(at: PathAndName, lane: str) -> TaskKey:
     """Return the key of the task that compacts a context in one process at a time.
 
     Args:
@@ -241,7 +241,7 @@ def compaction_key(at: Place, lane: str) -> TaskKey:
 Refusal: TypeAlias = Literal["tokens", "bytes", "rate", "unclear", "other"]
 
 
-def refusal(error: BaseException) -> Refusal:
+def refusal_kind(error: BaseException) -> Refusal:
     """Classify a model's error, and those that it was raised from, as a kind of refusal.
 
     Args:
@@ -251,11 +251,17 @@ def refusal(error: BaseException) -> Refusal:
         "tokens" if the prompt exceeds the model's tokens; "bytes" or "rate" if a smaller request would be accepted,
         with no limit of the model stated; "unclear" if the request is refused in unknown words; else "other".
     """
-    chain = [*map(_told, _chain(error))]
-    kinds: Iterator[Refusal] = (row["kind"] for told in chain for row in _rows() if _fits(row, told))
+    chain = [*map(_describe_error, _error_chain(error))]
+    kinds: Iterator[Refusal] = (
+        row["kind"] for description in chain for row in _refusal_rows() if _matches_row(row, description)
+    )
     if (kind := next(kinds, None)) is not None:
         return kind
-    return "unclear" if next((told.status for told in chain if told.status), None) in (400, 413, 422) else "other"
+    return (
+        "unclear"
+        if next((description.status for description in chain if description.status), None) in (400, 413, 422)
+        else "other"
+    )
 
 
 def is_too_large(error: BaseException) -> bool:
@@ -264,7 +270,7 @@ def is_too_large(error: BaseException) -> bool:
     Args:
         error: The exception of a model.
     """
-    return refusal(error) in {"tokens", "bytes", "rate"}
+    return refusal_kind(error) in {"tokens", "bytes", "rate"}
 
 
 class _ErrorDescription(NamedTuple):
@@ -277,22 +283,22 @@ class _ErrorDescription(NamedTuple):
 
 
 @cache
-def _rows() -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = data_table("language_models/overflow.yaml")
+def _refusal_rows() -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = load_data_table("language_models/overflow.yaml")
     return rows
 
 
-def _fits(row: Mapping[str, Any], told: _ErrorDescription) -> bool:
+def _matches_row(row: Mapping[str, Any], description: _ErrorDescription) -> bool:
     """Return whether a row of the table matches an error."""
     return (
-        row.get("status", 0) == told.status
-        or row.get("code") in told.codes
-        or row.get("error") in told.classes
-        or ("words" in row and re.search(row["words"], told.words, re.IGNORECASE | re.DOTALL) is not None)
+        row.get("status", 0) == description.status
+        or row.get("code") in description.codes
+        or row.get("error") in description.classes
+        or ("words" in row and re.search(row["words"], description.words, re.IGNORECASE | re.DOTALL) is not None)
     )
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
+def _error_chain(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an error and those that it was raised from, at most 8 in all."""
     for _ in range(8):
         if error is None:
@@ -301,17 +307,17 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
-def _told(error: BaseException) -> _ErrorDescription:
+def _describe_error(error: BaseException) -> _ErrorDescription:
     """Describe an error by its attributes, its response, and the body of the response."""
     response = getattr(error, "response", None)
     body = getattr(error, "body", None)
     body = body if isinstance(body, Mapping) else response if isinstance(response, Mapping) else {}  # botocore's
     inner = next((body[key] for key in ("error", "Error") if isinstance(body.get(key), Mapping)), body)
     names = ("status_code", "status", "http_status", "code")
-    told = [getattr(each, name, None) for each in (error, response) for name in names]
-    told += [(body.get("ResponseMetadata") or {}).get("HTTPStatusCode"), *map(inner.get, ("code", "type", "Code"))]
-    said = [str(value) for value in told if isinstance(value, int | str) and not isinstance(value, bool)]
-    status = next((int(each) for each in said if re.fullmatch(r"[45]\d\d", each)), None)
+    values = [getattr(each, name, None) for each in (error, response) for name in names]
+    values += [(body.get("ResponseMetadata") or {}).get("HTTPStatusCode"), *map(inner.get, ("code", "type", "Code"))]
+    codes = [str(value) for value in values if isinstance(value, int | str) and not isinstance(value, bool)]
+    status = next((int(each) for each in codes if re.fullmatch(r"[45]\d\d", each)), None)
     return _ErrorDescription(
-        frozenset(kind.__name__ for kind in type(error).__mro__), status, frozenset(said), str(error)
+        frozenset(kind.__name__ for kind in type(error).__mro__), status, frozenset(codes), str(error)
     )

@@ -33,20 +33,20 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, To
 from pydantic import Field, field_validator
 
 from langchain_agentmem.base.argument_checks import Options
-from langchain_agentmem.base.encoding import IMAGES, MEDIA, THOUGHTS, called, kind_of
-from langchain_agentmem.base.fencing import fenced
-from langchain_agentmem.errors import AgentMemoryError, leaves_the_node, safe_repr
+from langchain_agentmem.base.encoding import IMAGE_TYPES, MEDIA_TYPES, REASONING_TYPES, block_type, parse_call
+from langchain_agentmem.base.fencing import fence_text
+from langchain_agentmem.errors import AgentMemoryError, is_graph_bubble_up, safe_repr
 from langchain_agentmem.language_models.lenient_json import read_json, strip_reasoning
-from langchain_agentmem.language_models.model_calls import ask, is_too_large
-from langchain_agentmem.language_models.tokens import TokenCounter, clipped
+from langchain_agentmem.language_models.model_calls import ask_model, is_too_large
+from langchain_agentmem.language_models.tokens import TokenCounter, clip_text
 from langchain_agentmem.messages.history_repair import calls_of, role_of
-from langchain_agentmem.messages.message_marks import Summary, SummaryImage, plain, sections, summary_in
-from langchain_agentmem.messages.provider_content import made_image
+from langchain_agentmem.messages.message_marks import Summary, SummaryImage, clean_text, format_summary, summary_in
+from langchain_agentmem.messages.provider_content import generated_image
 from langchain_agentmem.storage.database import Database
 
-_CALLS = frozenset({"tool_use", "tool_call", "invalid_tool_call", "function_call"})
-_BESIDE_IMAGE = 150
-_OPAQUE = 1_024  # a string without blanks longer than this, in a block of media, is data and not text
+_CALL_BLOCKS = frozenset({"tool_use", "tool_call", "invalid_tool_call", "function_call"})
+_IMAGE_TEXT_LENGTH = 150
+_MIN_DATA_LENGTH = 1_024  # a string without blanks longer than this, in a block of media, is data and not text
 
 
 class Turn(NamedTuple):
@@ -69,7 +69,7 @@ class Turn(NamedTuple):
     @property
     def fenced(self) -> str:
         """The turn between marks."""
-        return fenced("message", self.text, role=self.role, name=self.name, part=self.part)
+        return fence_text("message", self.text, role=self.role, name=self.name, part=self.part)
 
 
 def turn_of(message: BaseMessage) -> Turn:
@@ -80,14 +80,18 @@ def turn_of(message: BaseMessage) -> Turn:
     """
     images: list[dict[str, Any]] = []
     calls = calls_of(message)
-    lines = [*_lines(message.content, images, {call.get("id") for call in calls} - {None}), *map(_call, calls)]
+    lines = [
+        *_block_lines(message.content, images, {call.get("id") for call in calls} - {None}),
+        *map(_format_call, calls),
+    ]
     if isinstance(message, ToolMessage):
         lines.insert(0, f"[Result of call {message.tool_call_id}{': error' if message.status == 'error' else ''}]")
-    text = plain("\n".join(line for line in lines if line))
-    kept = tuple(
-        SummaryImage(image_id=image_id(each), context=_beside(text, image_id(each)), block=each) for each in images
+    text = clean_text("\n".join(line for line in lines if line))
+    turn_images = tuple(
+        SummaryImage(image_id=image_id(each), context=_image_context(text, image_id(each)), block=each)
+        for each in images
     )
-    return Turn(role=role_of(message), name=message.name or None, text=text, images=kept)
+    return Turn(role=role_of(message), name=message.name or None, text=text, images=turn_images)
 
 
 def image_id(block: Mapping[str, Any]) -> str:
@@ -97,15 +101,15 @@ def image_id(block: Mapping[str, Any]) -> str:
 
 def image_label(name: str, block: Mapping[str, Any]) -> str:
     """Return the text that names an image, with its address if that is an HTTP URL."""
-    shown = (made_image(block) or {}).get("image_url")
-    url = shown.get("url") if isinstance(shown, Mapping) else shown
+    source = (generated_image(block) or {}).get("image_url")
+    url = source.get("url") if isinstance(source, Mapping) else source
     if not isinstance(url, str) or not url.lower().startswith(("http://", "https://")):
         return f"[Image ID: {name}]"
     address = re.split(r"[?#\s\]]", url, maxsplit=1)[0]  # what follows may be a signature
-    return f"[Image {name}: {address[:_BESIDE_IMAGE]}]"
+    return f"[Image {name}: {address[:_IMAGE_TEXT_LENGTH]}]"
 
 
-def cost(turn: Turn, counter: TokenCounter, *, with_images: bool = False) -> int:
+def turn_tokens(turn: Turn, counter: TokenCounter, *, with_images: bool = False) -> int:
     """Count the tokens of a turn.
 
     Args:
@@ -115,18 +119,18 @@ def cost(turn: Turn, counter: TokenCounter, *, with_images: bool = False) -> int
     """
     tokens = counter.count_text(turn.fenced) + 1
     if with_images and turn.images:
-        tokens += counter.count_message(HumanMessage(content=list(shown_images(turn))))
+        tokens += counter.count_message(HumanMessage(content=list(image_content(turn))))
     return tokens
 
 
-def shown_images(turn: Turn) -> Iterator[str | dict[Any, Any]]:
+def image_content(turn: Turn) -> Iterator[str | dict[Any, Any]]:
     """Yield the images of a turn as content of a message, each behind its name."""
     for image in turn.images:
         yield {"type": "text", "text": image_label(image.image_id, image.block)}
         yield dict(image.block)
 
 
-def parts_of(turn: Turn, tokens: int, counter: TokenCounter, *, with_images: bool = False) -> list[Turn]:
+def split_turn(turn: Turn, tokens: int, counter: TokenCounter, *, with_images: bool = False) -> list[Turn]:
     """Cut a turn into parts of at most so many tokens; nothing of it is left out.
 
     Args:
@@ -138,39 +142,39 @@ def parts_of(turn: Turn, tokens: int, counter: TokenCounter, *, with_images: boo
     Returns:
         The parts; the turn alone if it is short enough.
     """
-    if cost(turn, counter, with_images=with_images) <= tokens:
+    if turn_tokens(turn, counter, with_images=with_images) <= tokens:
         return [turn]
-    whole = turn._replace(images=(), part=None)
-    room = max(1, tokens - cost(whole._replace(text="", part=f"{turn.part}, 000 of 000"), counter))
-    texts = list(_pieces(turn.text, room, counter))
-    shown = turn.images if with_images else ()
+    base = turn._replace(images=(), part=None)
+    room = max(1, tokens - turn_tokens(base._replace(text="", part=f"{turn.part}, 000 of 000"), counter))
+    texts = list(_split_text(turn.text, room, counter))
+    images = turn.images if with_images else ()
     parts = [
-        *(whole._replace(text=text) for text in texts),
-        *(whole._replace(text=image_label(image.image_id, image.block), images=(image,)) for image in shown),
+        *(base._replace(text=text) for text in texts),
+        *(base._replace(text=image_label(image.image_id, image.block), images=(image,)) for image in images),
     ]
-    before = f"{turn.part}, " if turn.part else ""
-    parts = [part._replace(part=f"{before}{at} of {len(parts)}") for at, part in enumerate(parts, 1)]
+    prefix = f"{turn.part}, " if turn.part else ""
+    parts = [part._replace(part=f"{prefix}{at} of {len(parts)}") for at, part in enumerate(parts, 1)]
     if not with_images:
         parts[0] = parts[0]._replace(images=turn.images)
     return parts
 
 
-def _pieces(text: str, tokens: int, counter: TokenCounter) -> Iterator[str]:
+def _split_text(text: str, tokens: int, counter: TokenCounter) -> Iterator[str]:
     # Escaping may lengthen a text, so that what is counted is what a fence makes of it.
-    size = counter.count_text(fenced("message", text))
+    size = counter.count_text(fence_text("message", text))
     if size <= tokens or len(text) <= 1:
         yield text
         return
     count = min(len(text), max(2, -(-size * 11 // (tokens * 10))))
     start = 0
     for at in range(1, count + 1):
-        end = _cut(text, len(text) * at // count) if at < count else len(text)
+        end = _cut_position(text, len(text) * at // count) if at < count else len(text)
         if end > start:
-            yield from _pieces(text[start:end], tokens, counter)
+            yield from _split_text(text[start:end], tokens, counter)
             start = end
 
 
-def _cut(text: str, at: int) -> int:
+def _cut_position(text: str, at: int) -> int:
     """Return the place behind a line end, else a blank, up to 80 characters before a place.
 
     Without either, return the place itself.
@@ -182,53 +186,53 @@ def _cut(text: str, at: int) -> int:
     return at
 
 
-def _lines(block: Any, images: list[dict[str, Any]], known: set[Any]) -> Iterator[str]:
+def _block_lines(block: Any, images: list[dict[str, Any]], known: set[Any]) -> Iterator[str]:
     """Yield the lines of a block, and append its images to `images`."""
-    kind = kind_of(block)
+    kind = block_type(block)
     if isinstance(block, list):
         for each in block:
-            yield from _lines(each, images, known)
+            yield from _block_lines(each, images, known)
     elif not isinstance(block, dict):
         yield block if isinstance(block, str) else _json(block)
-    elif kind in IMAGES:
+    elif kind in IMAGE_TYPES:
         images.append(block)
         yield image_label(image_id(block), block)
-    elif kind in _CALLS:
+    elif kind in _CALL_BLOCKS:
         if not known & {block.get("id"), block.get("call_id")}:
-            yield _call(block)
+            yield _format_call(block)
     elif kind == "tool_result":
         yield f"[Result of call {block.get('tool_use_id')}{': error' if block.get('is_error') else ''}]"
-        yield from _lines(block.get("content") or "", images, known)
-    elif kind in THOUGHTS:
+        yield from _block_lines(block.get("content") or "", images, known)
+    elif kind in REASONING_TYPES:
         return
     elif isinstance(text := block.get("text", block.get("refusal")), str):
         yield text
     else:
-        yield f"[{kind or 'data'}] {_json(_readable(block, is_media=kind in MEDIA))}"
+        yield f"[{kind or 'data'}] {_json(_without_data(block, is_media=kind in MEDIA_TYPES))}"
 
 
-def _call(call: Mapping[str, Any]) -> str:
-    name, arguments = called(call)
-    told = arguments if isinstance(arguments, str) else _json({} if arguments is None else arguments)
-    return f"[Calls {name or 'a tool'}, call {call.get('id') or call.get('call_id')}] {told}"
+def _format_call(call: Mapping[str, Any]) -> str:
+    name, arguments = parse_call(call)
+    argument_text = arguments if isinstance(arguments, str) else _json({} if arguments is None else arguments)
+    return f"[Calls {name or 'a tool'}, call {call.get('id') or call.get('call_id')}] {argument_text}"
 
 
-def _readable(value: Any, *, is_media: bool) -> Any:
+def _without_data(value: Any, *, is_media: bool) -> Any:
     """Return a block with data replaced by its size."""
     if isinstance(value, Mapping):
-        return {key: _readable(each, is_media=is_media) for key, each in value.items() if key != "type"}
+        return {key: _without_data(each, is_media=is_media) for key, each in value.items() if key != "type"}
     if isinstance(value, list | tuple):
-        return [_readable(each, is_media=is_media) for each in value]
+        return [_without_data(each, is_media=is_media) for each in value]
     if isinstance(value, bytes | bytearray):
         return f"({len(value)} bytes)"
-    if is_media and isinstance(value, str) and len(value) > _OPAQUE and len(value.split(None, 1)) == 1:
+    if is_media and isinstance(value, str) and len(value) > _MIN_DATA_LENGTH and len(value.split(None, 1)) == 1:
         return f"({len(value)} characters of data)"
     return value
 
 
-def _beside(text: str, name: str) -> str:
+def _image_context(text: str, name: str) -> str:
     """Return the beginning of an image's message without the image's label."""
-    return _short(re.sub(rf"\[Image (?:ID: )?{name}[^\]]*\]", " ", text), _BESIDE_IMAGE)
+    return _shorten(re.sub(rf"\[Image (?:ID: )?{name}[^\]]*\]", " ", text), _IMAGE_TEXT_LENGTH)
 
 
 def _json(value: Any) -> str:
@@ -262,11 +266,11 @@ Answer with one JSON object and nothing else:
 In keep_images name those images, and of those kept so far, that must still be seen later; most can go.
 All of it together has at most %d words."""
 
-_PLACES = re.compile(r"\{content\}|\{PREVIOUS_SUMMARY\}")
+_PLACEHOLDERS = re.compile(r"\{content\}|\{PREVIOUS_SUMMARY\}")
 _FENCE = re.compile(r"```[\w+-]*\n(.*?)\n?(?:```|\Z)", re.DOTALL)
 _IMAGE = re.compile(r"img_[0-9a-f]{8}")
-_LETTERS = 3  # a text with fewer has no content
-_NOTHING = frozenset({"null", "none", "nil", "undefined", "true", "false", "n/a", "string", "str", "text"})
+_MIN_LETTERS = 3  # a text with fewer has no content
+_EMPTY_WORDS = frozenset({"null", "none", "nil", "undefined", "true", "false", "n/a", "string", "str", "text"})
 # Tasks that a model declines for itself; summaries may report that others could not do something.
 _DECLINED = (
     r"(?:help|assist|comply|do (?:that|this|so)|summari[sz]e|(?:\w+ ){1,4}(?:conversation|text|request|summary)\b)"
@@ -281,83 +285,91 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 # Words of a question to the reader, which is no summary; other questions belong to the content.
-_TO_THE_USER = re.compile(r"\b(?:you|your|i|me|we|us|else)\b", re.IGNORECASE)
+_READER_WORDS = re.compile(r"\b(?:you|your|i|me|we|us|else)\b", re.IGNORECASE)
 _LONG_FOR_REFUSAL = 400
 
 
-def answer(
-    reply: str, images: Mapping[str, SummaryImage], kept: Sequence[SummaryImage], most: int | None
+def read_summary(
+    reply: str, images: Mapping[str, SummaryImage], kept_images: Sequence[SummaryImage], max_images: int | None
 ) -> Summary | None:
     """Read the summary in a model's reply.
 
     Args:
         reply: The text of the reply.
         images: All images that the reply may name, oldest first.
-        kept: Images kept by the summary before. They stay if the reply does not list images to keep.
-        most: Most images to keep, the newest; None for all.
+        kept_images: Images kept by the summary before. They stay if the reply does not list images to keep.
+        max_images: Most images to keep, the newest; None for all.
 
     Returns:
         The summary; None if the reply does not have the form of a summary. `is_nonsense` checks its content.
     """
     reply = strip_reasoning(reply)
-    said = read_json(reply)
-    if said is None:
-        text = _prose(reply)
-        return None if text is None else replace(Summary(summary=text), kept_images=_newest(kept, most))
-    found = Summary.from_dict(said)
-    if not isinstance(said.get("keep_images", said.get("kept_images")), list):
-        return replace(found, kept_images=_newest(kept, most), stands_for=0, provisional=False)
-    named = ((_IMAGE.search(image.image_id.lower()), image.context) for image in found.kept_images)
+    data = read_json(reply)
+    if data is None:
+        text = _read_prose(reply)
+        return (
+            None
+            if text is None
+            else replace(Summary(summary=text), kept_images=_newest_images(kept_images, max_images))
+        )
+    summary = Summary.from_dict(data)
+    if not isinstance(data.get("keep_images", data.get("kept_images")), list):
+        return replace(summary, kept_images=_newest_images(kept_images, max_images), stands_for=0, provisional=False)
+    named = ((_IMAGE.search(image.image_id.lower()), image.context) for image in summary.kept_images)
     contexts = {match.group(): context for match, context in named if match}
-    chosen = [
+    chosen_images = [
         replace(image, context=contexts[name] or image.context) for name, image in images.items() if name in contexts
     ]
-    return replace(found, kept_images=_newest(chosen, most), stands_for=0, provisional=False)
+    return replace(summary, kept_images=_newest_images(chosen_images, max_images), stands_for=0, provisional=False)
 
 
-def _newest(images: Sequence[SummaryImage], most: int | None) -> tuple[SummaryImage, ...]:
-    return tuple(images if most is None else images[len(images) - min(most, len(images)) :])
+def _newest_images(images: Sequence[SummaryImage], max_images: int | None) -> tuple[SummaryImage, ...]:
+    return tuple(images if max_images is None else images[len(images) - min(max_images, len(images)) :])
 
 
-def _prose(reply: str) -> str | None:
+def _read_prose(reply: str) -> str | None:
     """Return a reply in prose; None if it looks like JSON or asks the user a question."""
     text = reply.strip()
-    if (inside := _FENCE.fullmatch(text)) is not None:
-        text = inside.group(1).strip()
+    if (fence_match := _FENCE.fullmatch(text)) is not None:
+        text = fence_match.group(1).strip()
     if text.startswith("{") or (text.startswith("[") and read_json(text, wanted=list) is not None):
         return None
-    return None if text.endswith("?") and _TO_THE_USER.search(re.split(r"[.!?]\s", text)[-1]) else text
+    return None if text.endswith("?") and _READER_WORDS.search(re.split(r"[.!?]\s", text)[-1]) else text
 
 
-def is_nonsense(found: Summary, source: str, instructions: str) -> bool:
+def is_nonsense(summary: Summary, source: str, instructions: str) -> bool:
     """Return whether a summary is a refusal, is empty, or repeats what the model was given.
 
     Args:
-        found: The summary of the model.
+        summary: The summary of the model.
         source: The text that it had to summarize.
         instructions: The instructions to the model.
     """
-    told = " ".join(text for text in (found.summary, *found.salient_facts) if _tells(text) and text not in instructions)
-    if not told or (len(told) < _LONG_FOR_REFUSAL and _REFUSAL.match(told)):
+    statements = " ".join(
+        text for text in (summary.summary, *summary.salient_facts) if _has_content(text) and text not in instructions
+    )
+    if not statements or (len(statements) < _LONG_FOR_REFUSAL and _REFUSAL.match(statements)):
         return True
-    text = "\n".join((found.user_request, found.summary, *found.salient_facts, *found.open_threads))
+    text = "\n".join((summary.user_request, summary.summary, *summary.salient_facts, *summary.open_threads))
     lines = {line.strip() for line in text.splitlines()}
     copied = sum(len(line) for line in source.splitlines() if line.strip() in lines)
-    return copied > len(source) // 2 or any(len(line) > _LINE and line in lines for line in instructions.splitlines())
+    return copied > len(source) // 2 or any(
+        len(line) > _LINE_LENGTH and line in lines for line in instructions.splitlines()
+    )
 
 
-def _tells(text: str) -> Any:
-    return sum(map(str.isalpha, text)) >= _LETTERS and text.strip().lower() not in _NOTHING
+def _has_content(text: str) -> Any:
+    return sum(map(str.isalpha, text)) >= _MIN_LETTERS and text.strip().lower() not in _EMPTY_WORDS
 
 
-CUT = " …"
-_LINE = 240  # characters of the line for a message
+ELLIPSIS = " …"
+_LINE_LENGTH = 240  # characters of the line for a message
 _SENTENCE = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s")
-_LEAST_EXTRACT = 8
+_MIN_EXTRACT_TOKENS = 8
 _SHARES = {"user_request": 3, "summary": 4, "salient_facts": 2, "open_threads": 1}
 
 
-def extract(turns: Sequence[Turn], earlier: Summary | None, budget: int, counter: TokenCounter) -> Summary:
+def extract_summary(turns: Sequence[Turn], earlier: Summary | None, budget: int, counter: TokenCounter) -> Summary:
     """Summarize without a model.
 
     Args:
@@ -369,25 +381,25 @@ def extract(turns: Sequence[Turn], earlier: Summary | None, budget: int, counter
     Returns:
         A provisional summary, which counts no messages and names no images of `turns`.
     """
-    before = clip(earlier or Summary(), budget // 2, counter)
+    base = clip_summary(earlier or Summary(), budget // 2, counter)
     headings = 48  # tokens, with those for telling how many messages are not listed
-    room = max(_LEAST_EXTRACT, budget - counter.count_text(sections(before)) - headings)
+    room = max(_MIN_EXTRACT_TOKENS, budget - counter.count_text(format_summary(base)) - headings)
     requests = [turn.text.strip() for turn in turns if turn.role == "user" and turn.text.strip()]
-    lines = [_line(turn) for turn in turns if turn.role != "user"]
+    lines = [_turn_line(turn) for turn in turns if turn.role != "user"]
     for_requests = room // 2 if lines else room
-    first = _within("".join(requests[:1]), for_requests // 2 if requests[1:] else for_requests, counter)
-    newest = _newest_of(requests[1:], for_requests - counter.count_text(first), "messages of the user", counter)
+    first = _cut_text("".join(requests[:1]), for_requests // 2 if requests[1:] else for_requests, counter)
+    newest = _join_newest(requests[1:], for_requests - counter.count_text(first), "messages of the user", counter)
     room -= counter.count_text(f"{first}\n{newest}")
-    found = replace(
-        before,
-        user_request=f"{before.user_request}\n{first}\n{newest}",
-        summary=f"{before.summary}\n{_newest_of(lines, room, 'messages', counter)}",
+    extracted = replace(
+        base,
+        user_request=f"{base.user_request}\n{first}\n{newest}",
+        summary=f"{base.summary}\n{_join_newest(lines, room, 'messages', counter)}",
         provisional=True,
     )
-    return clip(found, budget, counter)
+    return clip_summary(extracted, budget, counter)
 
 
-def clip(summary: Summary, budget: int, counter: TokenCounter) -> Summary:
+def clip_summary(summary: Summary, budget: int, counter: TokenCounter) -> Summary:
     """Shorten a summary to a number of tokens, with its headings but without its images.
 
     Texts are cut at their end, and lists lose their last items first. A summary within the budget stays as it is.
@@ -397,14 +409,14 @@ def clip(summary: Summary, budget: int, counter: TokenCounter) -> Summary:
         budget: Most tokens of the result.
         counter: Counts tokens.
     """
-    room, found = budget, summary
-    while counter.count_text(sections(found)) > budget and room > _LEAST_EXTRACT:
-        found = _cut_to(summary, room, counter)
+    room, shortened = budget, summary
+    while counter.count_text(format_summary(shortened)) > budget and room > _MIN_EXTRACT_TOKENS:
+        shortened = _cut_summary(summary, room, counter)
         room -= max(1, room // 20)
-    return found
+    return shortened
 
 
-def _cut_to(summary: Summary, room: int, counter: TokenCounter) -> Summary:
+def _cut_summary(summary: Summary, room: int, counter: TokenCounter) -> Summary:
     """Cut the texts of a summary to their shares; unused room goes to the other texts."""
     values = {name: getattr(summary, name) for name in _SHARES}
     texts = {
@@ -412,59 +424,59 @@ def _cut_to(summary: Summary, room: int, counter: TokenCounter) -> Summary:
         for name, value in values.items()
     }
     costs = {name: counter.count_text(text) for name, text in texts.items()}
-    left = sum(_SHARES.values())
+    open_shares = sum(_SHARES.values())
     for name in sorted(_SHARES, key=lambda name: costs[name] / _SHARES[name]):
-        share = room * _SHARES[name] // left
+        share = room * _SHARES[name] // open_shares
         if costs[name] > share:
-            text = _within(texts[name], share, counter)
+            text = _cut_text(texts[name], share, counter)
             lines = (line.removeprefix("- ") for line in text.splitlines())
             values[name] = text if isinstance(values[name], str) else tuple(filter(None, lines))
         room -= min(costs[name], share)
-        left -= _SHARES[name]
+        open_shares -= _SHARES[name]
     return replace(summary, **values)
 
 
-def _within(text: str, room: int, counter: TokenCounter) -> str:
-    short = clipped(text, max(0, room), counter, marker=CUT)
-    return "" if short == CUT else short
+def _cut_text(text: str, room: int, counter: TokenCounter) -> str:
+    short = clip_text(text, max(0, room), counter, marker=ELLIPSIS)
+    return "" if short == ELLIPSIS else short
 
 
-def _newest_of(texts: Sequence[str], room: int, what: str, counter: TokenCounter) -> str:
+def _join_newest(texts: Sequence[str], room: int, noun: str, counter: TokenCounter) -> str:
     """Return the newest texts that fit, after a line with the number of missing ones.
 
     They are kept word for word; only the last text is cut if it is too long.
     """
-    kept: list[str] = []
+    newest: list[str] = []
     for text in reversed(texts):
-        shown = text if kept else _within(text, room - 1, counter)
-        room -= counter.count_text(shown) + 1
+        shortened = text if newest else _cut_text(text, room - 1, counter)
+        room -= counter.count_text(shortened) + 1
         if room < 0:
             break
-        kept.insert(0, shown)
-    if missing := len(texts) - len(kept):
-        kept.insert(0, f"({missing} {what} not listed)")
-    return "\n".join(kept)
+        newest.insert(0, shortened)
+    if missing := len(texts) - len(newest):
+        newest.insert(0, f"({missing} {noun} not listed)")
+    return "\n".join(newest)
 
 
-def _line(turn: Turn) -> str:
+def _turn_line(turn: Turn) -> str:
     """Return one line for a turn: speaker, first sentence, and calls with arguments."""
-    who = turn.role if turn.name is None else f"{turn.role} {turn.name}"
+    speaker = turn.role if turn.name is None else f"{turn.role} {turn.name}"
     lines = [line.strip() for line in turn.text.splitlines() if line.strip()]
-    said = [line for line in lines if not line.startswith(("[Calls ", "[Result of "))]
+    spoken = [line for line in lines if not line.startswith(("[Calls ", "[Result of "))]
     calls = [line for line in lines if line.startswith("[Calls ")]
-    first = _SENTENCE.split(" ".join(said[:3]), maxsplit=1)[0]
-    return f"{who}: {_short(' '.join([first, *(_short(each) for each in calls)]).strip())}"
+    first = _SENTENCE.split(" ".join(spoken[:3]), maxsplit=1)[0]
+    return f"{speaker}: {_shorten(' '.join([first, *(_shorten(each) for each in calls)]).strip())}"
 
 
-def _short(text: str, most: int = _LINE) -> str:
+def _shorten(text: str, limit: int = _LINE_LENGTH) -> str:
     words = " ".join(text.split())
-    return words if len(words) <= most else words[: _cut(words, most)].rstrip() + CUT
+    return words if len(words) <= limit else words[: _cut_position(words, limit)].rstrip() + ELLIPSIS
 
 
-_EARLIER = "earlier record"
-_LEAST = 64
-_LEAST_TOO_LARGE = 300  # what has fewer tokens is not halved: a model that takes less is of no use here
-_HALVINGS = 8
+_EARLIER_RECORD = "earlier record"
+_MIN_TOKENS = 64
+_MIN_HALVED_TOKENS = 300  # what has fewer tokens is not halved: a model that takes less is of no use here
+_MAX_HALVINGS = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -482,7 +494,7 @@ class SummaryResult:
     calls: int = 0
 
 
-def summarizing(
+def summarize(
     messages: Sequence[BaseMessage],
     *,
     earlier: Summary | None,
@@ -509,31 +521,33 @@ def summarizing(
     Returns:
         The summary, whose `stands_for` counts all messages that it covers.
     """
-    said, earlier = _continued(messages, earlier)
-    fold = _SummaryProgress([turn_of(each) for each in said], input_tokens, output_tokens, config, counter, earlier)
+    covered, earlier = _split_earlier(messages, earlier)
+    progress = _SummaryProgress(
+        [turn_of(each) for each in covered], input_tokens, output_tokens, config, counter, earlier
+    )
     failure: Exception | None = None
     calls = halvings = 0
-    while model is not None and fold.rest:
-        piece, rest = fold.next_piece()
-        question = fold.question(piece)
+    while model is not None and progress.rest:
+        piece, rest = progress.next_piece()
+        prompt = progress.make_prompt(piece)
         calls += 1
         try:
-            reply = ask(database, model, question, "compaction.summarize", config.timeout)
+            reply = ask_model(database, model, prompt, "compaction.summarize", config.timeout)
         except Exception as error:  # whatever else a model raises, the run goes on
-            if leaves_the_node(error):
+            if is_graph_bubble_up(error):
                 raise
-            asked = fold.count(question)
-            if is_too_large(error) and asked > _LEAST_TOO_LARGE and halvings < _HALVINGS:
+            prompt_tokens = progress.count_tokens(prompt)
+            if is_too_large(error) and prompt_tokens > _MIN_HALVED_TOKENS and halvings < _MAX_HALVINGS:
                 halvings += 1
-                fold.limit = min(fold.limit, asked) // 2
+                progress.limit = min(progress.limit, prompt_tokens) // 2
                 continue
             failure = error
             break
-        if not fold.take(reply, piece, rest):
+        if not progress.accept_reply(reply, piece, rest):
             failure = AgentMemoryError(f"The model's reply is no summary of what it was given: {safe_repr(reply)}")
             break
-    summary = fold.finished()
-    count = (earlier.stands_for if earlier else 0) + len(said)
+    summary = progress.finish()
+    count = (earlier.stands_for if earlier else 0) + len(covered)
     return SummaryResult(summary=replace(summary, stands_for=count), failure=failure, calls=calls)
 
 
@@ -543,34 +557,34 @@ class _SummaryProgress:
 
     rest: list[Turn]
     limit: int
-    output: int
+    output_tokens: int
     config: SummarizationConfig
     counter: TokenCounter
     earlier: Summary | None
 
     def __post_init__(self) -> None:
-        self.running = self.earlier
-        self.kept = self.earlier.kept_images if self.earlier else ()
-        self.replaced = self._cost(self.earlier) if self.earlier else 0
+        self.summary = self.earlier
+        self.images = self.earlier.kept_images if self.earlier else ()
+        self.replaced_tokens = self._summary_tokens(self.earlier) if self.earlier else 0
 
     def next_piece(self) -> tuple[list[Turn], list[Turn]]:
         """Return the turns that fit into a question, at least one, and the turns left then."""
-        running = self.running
-        if running and self._cost(running) > max(_LEAST, self.limit // 2):
+        summary = self.summary
+        if summary and self._summary_tokens(summary) > max(_MIN_TOKENS, self.limit // 2):
             # It would fill the question, so it is summarized anew, in parts, as a turn before all others.
-            if not any(turn.role == _EARLIER for turn in self.rest):
-                self.earlier = running
-            self.rest.insert(0, Turn(_EARLIER, None, sections(running)))
-            self.running = None
-        room = whole = max(self.limit - self.count(self.question(())), self.limit // 4, _LEAST)
+            if not any(turn.role == _EARLIER_RECORD for turn in self.rest):
+                self.earlier = summary
+            self.rest.insert(0, Turn(_EARLIER_RECORD, None, format_summary(summary)))
+            self.summary = None
+        room = full_room = max(self.limit - self.count_tokens(self.make_prompt(())), self.limit // 4, _MIN_TOKENS)
         piece: list[Turn] = []
         rest, with_images = deque(self.rest), self.config.include_image_payload_bytes
         while rest:
             turn = rest.popleft()
-            needed = cost(turn, self.counter, with_images=with_images)
+            needed = turn_tokens(turn, self.counter, with_images=with_images)
             # A turn that is too long for any question is cut, so that this one is not nearly empty.
-            if needed > room and (not piece or (needed > whole and room > whole // 2)):
-                turn, *others = parts_of(turn, room, self.counter, with_images=with_images)
+            if needed > room and (not piece or (needed > full_room and room > full_room // 2)):
+                turn, *others = split_turn(turn, room, self.counter, with_images=with_images)
                 rest.extendleft(reversed(others))
             elif needed > room:
                 rest.appendleft(turn)
@@ -579,78 +593,82 @@ class _SummaryProgress:
             room -= needed
         return piece, [*rest]
 
-    def take(self, reply: str, piece: Sequence[Turn], rest: list[Turn]) -> bool:
+    def accept_reply(self, reply: str, piece: Sequence[Turn], rest: list[Turn]) -> bool:
         """Use a reply as the summary up to a piece; return False if it is not a summary."""
         images: dict[str, SummaryImage] = {}
-        for image in (*self.kept, *(image for turn in piece for image in turn.images)):
+        for image in (*self.images, *(image for turn in piece for image in turn.images)):
             images.pop(image.image_id, None)  # what comes again is as new as where it came last
             images[image.image_id] = image
-        found = answer(reply, images, self.kept, self.config.max_retained_images)
-        new = [turn for turn in piece if turn.role != _EARLIER]
-        replaced = self.replaced + sum(cost(turn, self.counter, with_images=True) for turn in new)
-        if found is None or self._cost(found) >= (max(replaced, self._goal) if rest else replaced):
+        summary = read_summary(reply, images, self.images, self.config.max_retained_images)
+        new = [turn for turn in piece if turn.role != _EARLIER_RECORD]
+        replaced = self.replaced_tokens + sum(turn_tokens(turn, self.counter, with_images=True) for turn in new)
+        if summary is None or self._summary_tokens(summary) >= (
+            max(replaced, self._summary_limit) if rest else replaced
+        ):
             return False
         source = "\n".join(turn.fenced for turn in piece)
-        if is_nonsense(found, source, self.config.prompt or _INSTRUCTIONS):
+        if is_nonsense(summary, source, self.config.prompt or _INSTRUCTIONS):
             return False
-        self.rest, self.replaced = rest, replaced
-        self.running = clip(found, self._goal if rest else self.output, self.counter)
-        self.kept = self.running.kept_images
+        self.rest, self.replaced_tokens = rest, replaced
+        self.summary = clip_summary(summary, self._summary_limit if rest else self.output_tokens, self.counter)
+        self.images = self.summary.kept_images
         return True
 
-    def finished(self) -> Summary:
+    def finish(self) -> Summary:
         """Return the summary, with an extract of the turns that no model has summarized."""
-        if not self.rest and self.running is not None:
-            return clip(self.running, self.output, self.counter)
+        if not self.rest and self.summary is not None:
+            return clip_summary(self.summary, self.output_tokens, self.counter)
         # Of an earlier record that was itself cut in parts, nothing counts as summarized before all of it is.
-        turns = [turn for turn in self.rest if turn.role != _EARLIER]
-        base = self.running if len(turns) == len(self.rest) else self.earlier
-        left = self.replaced + sum(cost(turn, self.counter) for turn in turns)
-        budget = min(self.output, max(_LEAST, int(left * 0.9)))
-        kept = _newest(self.kept, self.config.max_retained_images)
-        return replace(extract(turns, base, budget, self.counter), kept_images=kept)
+        turns = [turn for turn in self.rest if turn.role != _EARLIER_RECORD]
+        base = self.summary if len(turns) == len(self.rest) else self.earlier
+        source_tokens = self.replaced_tokens + sum(turn_tokens(turn, self.counter) for turn in turns)
+        budget = min(self.output_tokens, max(_MIN_TOKENS, int(source_tokens * 0.9)))
+        images = _newest_images(self.images, self.config.max_retained_images)
+        return replace(extract_summary(turns, base, budget, self.counter), kept_images=images)
 
     @property
-    def _goal(self) -> int:
+    def _summary_limit(self) -> int:
         """The most tokens of a summary that goes into another question."""
-        return min(self.output, max(_LEAST, self.limit // 3))
+        return min(self.output_tokens, max(_MIN_TOKENS, self.limit // 3))
 
-    def question(self, turns: Sequence[Turn]) -> list[BaseMessage]:
+    def make_prompt(self, turns: Sequence[Turn]) -> list[BaseMessage]:
         """Return the prompt about some turns; without turns, to count the tokens of the rest."""
-        earlier, prompt = self.running, self.config.prompt
-        conversation = fenced("conversation", "\n".join(turn.fenced for turn in turns))
-        if self.kept:
-            images = "\n".join(f"{image_label(image.image_id, image.block)} {image.context}" for image in self.kept)
-            conversation = f"{fenced('images_kept_so_far', images)}\n{conversation}"
-        before = fenced("earlier_record", sections(earlier)) if earlier and not earlier.is_empty else ""
-        if before and "{PREVIOUS_SUMMARY}" not in (prompt or ""):
-            conversation = f"{before}\n{conversation}"
-        places = {"{content}": conversation, "{PREVIOUS_SUMMARY}": before}
-        text = _PLACES.sub(lambda match: places[match.group()], prompt or "{content}")
-        words = max(1, int(self._goal * 0.75 * 0.9))  # three words are four tokens; the rest is caution
+        earlier, prompt = self.summary, self.config.prompt
+        conversation = fence_text("conversation", "\n".join(turn.fenced for turn in turns))
+        if self.images:
+            images = "\n".join(f"{image_label(image.image_id, image.block)} {image.context}" for image in self.images)
+            conversation = f"{fence_text('images_kept_so_far', images)}\n{conversation}"
+        record = fence_text("earlier_record", format_summary(earlier)) if earlier and not earlier.is_empty else ""
+        if record and "{PREVIOUS_SUMMARY}" not in (prompt or ""):
+            conversation = f"{record}\n{conversation}"
+        values = {"{content}": conversation, "{PREVIOUS_SUMMARY}": record}
+        text = _PLACEHOLDERS.sub(lambda match: values[match.group()], prompt or "{content}")
+        words = max(1, int(self._summary_limit * 0.75 * 0.9))  # three words are four tokens; the rest is caution
         system = [] if prompt else [SystemMessage(_INSTRUCTIONS % words)]
         with_images = turns if self.config.include_image_payload_bytes else ()
-        shown = [block for turn in with_images for block in shown_images(turn)]
-        return [*system, HumanMessage([{"type": "text", "text": text}, *shown] if shown else text)]
+        image_blocks = [block for turn in with_images for block in image_content(turn)]
+        return [*system, HumanMessage([{"type": "text", "text": text}, *image_blocks] if image_blocks else text)]
 
-    def count(self, messages: Iterable[BaseMessage]) -> int:
+    def count_tokens(self, messages: Iterable[BaseMessage]) -> int:
         """Count the tokens of messages."""
         return sum(map(self.counter.count_message, messages))
 
-    def _cost(self, summary: Summary) -> int:
-        return self.counter.count_text(sections(summary))
+    def _summary_tokens(self, summary: Summary) -> int:
+        return self.counter.count_text(format_summary(summary))
 
 
-def _continued(messages: Sequence[BaseMessage], earlier: Summary | None) -> tuple[list[BaseMessage], Summary | None]:
+def _split_earlier(
+    messages: Sequence[BaseMessage], earlier: Summary | None
+) -> tuple[list[BaseMessage], Summary | None]:
     """Return the messages without the summary that they continue, and that summary."""
-    said: list[BaseMessage] = []
+    others: list[BaseMessage] = []
     for message in messages:
         summary = summary_in(message)
         if summary is not None and summary == (earlier or summary):
             earlier = summary
         else:
-            said.append(message)
-    return said, earlier
+            others.append(message)
+    return others, earlier
 
 
 class SummarizationConfig(Options):

@@ -13,7 +13,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from langchain_agentmem.base.data_tables import data_text
+from langchain_agentmem.base.data_tables import read_data_text
 
 # --- Where a text is cut -----------------------------------------------------------------------------------------
 # The classes follow o200k_base as far as `re` can: a letter run may begin with one sign or space, capitals lead a
@@ -58,7 +58,7 @@ _LATIN = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
 # dearer by their letters than they are: the vocabulary has them whole. "scripts" and
 # "symbols" have the last code point of each range.
 
-_TABLES: dict[str, Any] = json.loads(data_text("language_models/token_estimate.json"))
+_TABLES: dict[str, Any] = json.loads(read_data_text("language_models/token_estimate.json"))
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _PAIRS = {
     first + second: 5 * _DIGITS.index(digit) - 60
@@ -87,10 +87,10 @@ _ARABIC = range(0x0600, 0x07C0)
 _OTHER_ARABIC_COST = (0, 68)  # Kurdish, Uyghur
 _NOT_ARABIC = re.compile("[\u0695\u06b5\u06c6-\u06c8\u06cb\u06ce\u06d0\u06d5]")
 
-_KEPT_PIECE = 24
-_KEPT_PIECES = 50_000
+_MAX_CACHED_PIECE = 24
+_CACHE_SIZE = 50_000
 _CHUNK = 65_536
-_READ_WHOLE = 4_000_000
+_MAX_FULL_LENGTH = 4_000_000
 _WINDOWS = 128
 _WINDOW = 16_384
 
@@ -107,8 +107,8 @@ class _Costs(dict[str, int]):
 
     def __missing__(self, piece: str) -> int:
         cost = _piece_cost(piece, russian=self._russian)
-        if len(piece) <= _KEPT_PIECE:
-            if len(self) >= _KEPT_PIECES:
+        if len(piece) <= _MAX_CACHED_PIECE:
+            if len(self) >= _CACHE_SIZE:
                 self.clear()
             self[piece] = cost
         return cost
@@ -136,11 +136,11 @@ def estimate_tokens(text: str) -> int:
         return 0
     if length <= _CHUNK:
         return max(1, -(-_cost(text) // 100))
-    if length <= _READ_WHOLE:
+    if length <= _MAX_FULL_LENGTH:
         return -(-sum(_cost(text[at : at + _CHUNK]) for at in range(0, length, _CHUNK)) // 100)
     last = length - _WINDOW
-    read = sum(_cost(text[at : at + _WINDOW]) for at in (last * i // (_WINDOWS - 1) for i in range(_WINDOWS)))
-    return -(-read * length // (_WINDOWS * _WINDOW * 100))
+    sampled = sum(_cost(text[at : at + _WINDOW]) for at in (last * i // (_WINDOWS - 1) for i in range(_WINDOWS)))
+    return -(-sampled * length // (_WINDOWS * _WINDOW * 100))
 
 
 def _cost(text: str) -> int:
@@ -216,15 +216,15 @@ def _sign_cost(signs: str) -> int:
     # Repeated signs merge (=====), different ones about two by two while they are few, as code has them. Beyond
     # ASCII nearly every sign stands alone.
     cost = repeats = 0
-    before = ""
+    previous = ""
     for sign in signs:
-        if sign == before:
+        if sign == previous:
             repeats += 1
         elif sign < "\x80":
             cost += 50 if cost < _USUAL_SIGNS_COST else 90
         else:
             cost += _symbol_cost(sign)
-        before = sign
+        previous = sign
     return cost + repeats * (8 if signs.isascii() else 40)
 
 

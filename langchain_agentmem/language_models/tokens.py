@@ -7,7 +7,7 @@ Counts are cached by the content of a message, never by its object: a message ch
 of a context that grew only the new messages are counted. The token counts that a provider reports correct the counts,
 within bounds.
 
-`clipped` cuts a text to a number of tokens. `Budget` and `Measure` limit the size of memory in a prompt.
+`clip_text` cuts a text to a number of tokens. `Budget` and `Measure` limit the size of memory in a prompt.
 """
 
 from __future__ import annotations
@@ -32,10 +32,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 from annotated_types import Ge
 from pydantic import Field
 
-from langchain_agentmem.base.argument_checks import Options, check_value, check_whole
+from langchain_agentmem.base.argument_checks import Options, check_integer, check_value
 from langchain_agentmem.base.concurrency import PerProcess
-from langchain_agentmem.base.encoding import CALLS, MEDIA, TEXTS, THOUGHTS, called, is_image, kind_of, thoughts
-from langchain_agentmem.errors import InvalidInput, MessageError, leaves_the_node, safe_repr
+from langchain_agentmem.base.encoding import (
+    CALL_TYPES,
+    MEDIA_TYPES,
+    REASONING_TYPES,
+    TEXT_TYPES,
+    block_type,
+    is_image,
+    parse_call,
+    reasoning_text,
+)
+from langchain_agentmem.errors import InvalidInput, MessageError, is_graph_bubble_up, safe_repr
 from langchain_agentmem.language_models.token_estimate import estimate_tokens
 
 if TYPE_CHECKING:
@@ -73,11 +82,11 @@ def _counts_by_download(model: Any) -> bool:
 
 # --- What a message says -----------------------------------------------------------------------------------------
 
-_TEXTS = TEXTS | {"refusal", "text-plain"}
-_CALLS = CALLS | {"server_tool_call", "server_tool_use"}
+_TEXT_KINDS = TEXT_TYPES | {"refusal", "text-plain"}
+_CALL_KINDS = CALL_TYPES | {"server_tool_call", "server_tool_use"}
 
 _LEAST_MEDIA_TOKENS, _MOST_MEDIA_TOKENS, _UNKNOWN_MEDIA_TOKENS = 200, 10_000, 1_000
-_OPAQUE = re.compile(r"[!#-\[\]-~]{1024,}")
+_OPAQUE_DATA = re.compile(r"[!#-\[\]-~]{1024,}")
 """Text without blanks in a block of a kind we do not know: that is data."""
 
 
@@ -85,7 +94,7 @@ IMAGE = object()
 """Stands for an image among the parts of a message."""
 
 
-def _parts(get: Callable[[str], Any]) -> list[Any]:
+def _token_parts(get: Callable[[str], Any]) -> list[Any]:
     """Return the parts of a message that cost tokens.
 
     They are its texts, `IMAGE` for each image, and numbers of tokens that are known without reading.
@@ -98,52 +107,52 @@ def _parts(get: Callable[[str], Any]) -> list[Any]:
     parts = [each for each in (get("name"), get("tool_call_id")) if each and isinstance(each, str)]
     if isinstance(content := get("content"), str) and not calls:  # as most messages are
         return [*parts, content] if content else parts
-    parts += _content(content, {call.get("id") for call in calls if isinstance(call, Mapping)} - {None, ""})
+    parts += _content_parts(content, {call.get("id") for call in calls if isinstance(call, Mapping)} - {None, ""})
     for call in calls:
-        parts += _call(call)
+        parts += _call_parts(call)
     return parts
 
 
-def _content(content: Any, call_ids: Iterable[Any] = ()) -> Iterator[Any]:
+def _content_parts(content: Any, call_ids: Iterable[Any] = ()) -> Iterator[Any]:
     if isinstance(content, str):
         if content:
             yield content
     elif isinstance(content, Mapping):
-        yield from _block(content, call_ids)
+        yield from _block_parts(content, call_ids)
     elif isinstance(content, Sequence) and not isinstance(content, bytes | bytearray):
         for block in content:
-            yield from _content(block, call_ids)
+            yield from _content_parts(block, call_ids)
     elif content is not None:
         yield str(content)
 
 
-def _block(block: Mapping[str, Any], call_ids: Iterable[Any]) -> Iterator[Any]:
-    kind = kind_of(block)
+def _block_parts(block: Mapping[str, Any], call_ids: Iterable[Any]) -> Iterator[Any]:
+    kind = block_type(block)
     if is_image(block):
         yield IMAGE
-    elif kind in _TEXTS or (kind is None and isinstance(block.get("text"), str)):
-        yield from _content(block.get("text") or block.get("refusal"))
-    elif kind in _CALLS:
+    elif kind in _TEXT_KINDS or (kind is None and isinstance(block.get("text"), str)):
+        yield from _content_parts(block.get("text") or block.get("refusal"))
+    elif kind in _CALL_KINDS:
         if not {block.get("id"), block.get("call_id")} & {*call_ids}:
-            yield from _call(block)
-    elif kind in THOUGHTS:
+            yield from _call_parts(block)
+    elif kind in REASONING_TYPES:
         # The text counts; the signature, and what is encrypted, is not text and is bounded.
-        yield from _content(thoughts(block))
+        yield from _content_parts(reasoning_text(block))
         if data := block.get("data"):
             yield min(len(str(data)) // 4, _MOST_MEDIA_TOKENS)
-    elif kind in MEDIA:
-        yield from _media(block)
+    elif kind in MEDIA_TYPES:
+        yield from _media_parts(block)
     elif kind == "tool_result":
-        yield from _content([block.get("tool_use_id"), block.get("content")])
+        yield from _content_parts([block.get("tool_use_id"), block.get("content")])
     else:
         text = _json(block)
-        yield _OPAQUE.sub("", text)
-        yield from map(_media_tokens, _OPAQUE.findall(text))
+        yield _OPAQUE_DATA.sub("", text)
+        yield from map(_media_tokens, _OPAQUE_DATA.findall(text))
 
 
-def _call(call: Any) -> Iterator[Any]:
+def _call_parts(call: Any) -> Iterator[Any]:
     if isinstance(call, Mapping):
-        name, arguments = called(call)
+        name, arguments = parse_call(call)
         arguments = "" if arguments is None else arguments
         yield f"{name} {arguments if isinstance(arguments, str) else _json(arguments)}"
         yield 6
@@ -151,17 +160,17 @@ def _call(call: Any) -> Iterator[Any]:
         yield str(call)
 
 
-def _media(block: Mapping[str, Any]) -> Iterator[Any]:
+def _media_parts(block: Mapping[str, Any]) -> Iterator[Any]:
     source = next((block[k] for k in ("source", "file", "input_audio") if isinstance(block.get(k), Mapping)), block)
-    if kind_of(source) in {"text", "content"}:  # a document that is given as text
-        yield from _content(source.get("data") or source.get("content"))
+    if block_type(source) in {"text", "content"}:  # a document that is given as text
+        yield from _content_parts(source.get("data") or source.get("content"))
     else:
         keys = ("data", "base64", "file_data", "video", "audio")
         data = next((source[key] for key in keys if isinstance(source.get(key), str | bytes)), None)
         yield _UNKNOWN_MEDIA_TOKENS if data is None else _media_tokens(data)
 
 
-def _fields(message: Any) -> Callable[[str], Any]:
+def _field_getter(message: Any) -> Callable[[str], Any]:
     """Return a function that returns the fields of a message by name."""
     if isinstance(message, str):
         return {"content": message}.get
@@ -201,7 +210,7 @@ def _as_text(value: Any) -> str:
 # --- Counters of users -------------------------------------------------------------------------------------------
 
 
-def _text_counter(counter: Callable[[Any], int]) -> Callable[[str], int]:
+def _adapt_counter(counter: Callable[[Any], int]) -> Callable[[str], int]:
     """Turn a counter of texts, messages or lists of messages into a counter of texts.
 
     Raises:
@@ -236,7 +245,7 @@ def _tiktoken_counter() -> Callable[[str], int] | None:
     path = Path(tempfile.gettempdir(), "data-gym-cache") if folder is None else Path(folder)
     try:
         data = b"" if folder == "" else (path / VOCABULARY).read_bytes()
-        if hashlib.sha256(data).hexdigest() != _DIGEST:
+        if hashlib.sha256(data).hexdigest() != _VOCABULARY_DIGEST:
             return None
         import tiktoken  # noqa: PLC0415 - importing this package must stay quick
 
@@ -244,7 +253,7 @@ def _tiktoken_counter() -> Callable[[str], int] | None:
     except Exception:  # noqa: BLE001 - no file, or a tiktoken that is broken: the estimate counts
         _log.debug("tiktoken cannot be used.", exc_info=True)
         return None
-    return lambda text: sum(len(encode(text[at : at + _AT_ONCE])) for at in range(0, len(text), _AT_ONCE))
+    return lambda text: sum(len(encode(text[at : at + _CHUNK_LENGTH])) for at in range(0, len(text), _CHUNK_LENGTH))
 
 
 def _count_by_default(text: str) -> int:
@@ -252,7 +261,7 @@ def _count_by_default(text: str) -> int:
     return (_tiktoken_counter() or estimate_tokens)(text)
 
 
-def _counter_of_texts(counter: Any) -> Callable[[str], int]:
+def _resolve_counter(counter: Any) -> Callable[[str], int]:
     """Return the counter of texts for a user's argument."""
     if counter is None:
         return _count_by_default
@@ -273,7 +282,7 @@ def _counter_of_texts(counter: Any) -> Callable[[str], int]:
         return estimate_tokens
     count: Any = getattr(counter, "get_num_tokens", None)
     if count is None and callable(counter):
-        return _text_counter(counter)
+        return _adapt_counter(counter)
     if not callable(count):
         raise InvalidInput(
             f"{safe_repr(counter)} cannot count tokens. Give None, 'estimate', 'tiktoken', 'approximate', a callable "
@@ -284,18 +293,18 @@ def _counter_of_texts(counter: Any) -> Callable[[str], int]:
 
 # --- The counter -------------------------------------------------------------------------------------------------
 
-_LEARNS_FROM = 200
+_MIN_LEARN_TOKENS = 200
 _LONG_KEY = 4_096
 
 VOCABULARY = "fb374d419588a4632f3f557e76b4b70aebbca790"
-_DIGEST = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
+_VOCABULARY_DIGEST = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
 """The name of tiktoken's file of o200k_base (the SHA-1 of its address), and the SHA-256 of its bytes."""
-_AT_ONCE = 32_768
+_CHUNK_LENGTH = 32_768
 """Characters per call of tiktoken, which fails with a million blanks."""
 
 MESSAGE_OVERHEAD = 3
 """Tokens around each message: role and separators."""
-COUNTS_KEPT = 8_192
+CACHE_SIZE = 8_192
 """Messages and tools whose counts are kept, the least recently used forgotten first: some 30 MB at the very most."""
 
 
@@ -325,12 +334,12 @@ class TokenCounter:
     _lock = PerProcess(threading.RLock)
 
     def __init__(self, counter: CounterLike | None = None, *, image_tokens: int = 800) -> None:
-        check_whole("image_tokens", image_tokens)
+        check_integer("image_tokens", image_tokens)
         self._image_tokens = image_tokens
         self._counts: OrderedDict[Any, Any] = OrderedDict()
-        self._factor, self._learned = 1.0, 0
+        self._factor, self._learn_count = 1.0, 0
         self._failed = False
-        self._count = _counter_of_texts(counter)
+        self._count = _resolve_counter(counter)
 
     def count_text(self, text: str) -> int:
         """Count one text, without overhead, cache or calibration.
@@ -346,7 +355,7 @@ class TokenCounter:
         try:
             return max(0, math.ceil(self._count(text)))
         except Exception as error:  # a failing counter never breaks the run
-            if leaves_the_node(error):
+            if is_graph_bubble_up(error):
                 raise
             if not self._failed:
                 self._failed = True
@@ -369,9 +378,9 @@ class TokenCounter:
         Raises:
             MessageError: It is none of these.
         """
-        get = _fields(message)
+        get = _field_getter(message)
         try:
-            parts = _parts(get)
+            parts = _token_parts(get)
         except (RecursionError, ValueError) as exc:
             raise MessageError("The message is nested too deeply to be counted, or contains itself.") from exc
         texts = tuple([part for part in parts if isinstance(part, str)])
@@ -412,16 +421,16 @@ class TokenCounter:
             reported: The provider's input tokens, those read from a cache included (as LangChain's are).
             reply_id: The id of the reply with the report, which is used once. Default: none; every call is used.
         """
-        if counted < _LEARNS_FROM or not isinstance(reported, int | float) or not 0 < reported < math.inf:
+        if counted < _MIN_LEARN_TOKENS or not isinstance(reported, int | float) or not 0 < reported < math.inf:
             return
         mark = object()
-        if reply_id is not None and self._remembered(("reply", reply_id, reported), lambda: mark) is not mark:
+        if reply_id is not None and self._cached(("reply", reply_id, reported), lambda: mark) is not mark:
             return
         ratio = min(max(reported / counted, 0.5), 2.0)
         with self._lock:
-            self._learned += 1
+            self._learn_count += 1
             # The plain mean at first, then one that forgets, so that a provider's change is followed.
-            self._factor += (ratio - self._factor) * max(0.2, 1 / self._learned)
+            self._factor += (ratio - self._factor) * max(0.2, 1 / self._learn_count)
 
     def factor(self) -> float:
         """Return the factor of counts: 0.5 to 2.0, and 1.0 before anything was learned."""
@@ -431,7 +440,7 @@ class TokenCounter:
         # The key is what is said, so it cannot be stale. Long texts are kept as their digest, not as themselves.
         is_long = sum(map(len, texts)) > _LONG_KEY
         key = hashlib.blake2b(repr(texts).encode(), digest_size=16).digest() if is_long else texts
-        return self._remembered(key, lambda: sum(map(self.count_text, texts)))
+        return self._cached(key, lambda: sum(map(self.count_text, texts)))
 
     def _count_tool(self, tool: Any) -> int:
         # Making a schema takes a millisecond, so its count is kept with the tool (whose id is thus not reused) for as
@@ -440,9 +449,9 @@ class TokenCounter:
             return self._count_texts((_schema_text(tool),))
         texts = [str(getattr(tool, name, "")) for name in ("name", "description")]
         key = (id(tool), *texts, id(getattr(tool, "args_schema", None)))
-        return self._remembered(key, lambda: (self.count_text(_schema_text(tool)), tool))[0]
+        return self._cached(key, lambda: (self.count_text(_schema_text(tool)), tool))[0]
 
-    def _remembered(self, key: Any, make: Callable[[], T]) -> T:
+    def _cached(self, key: Any, make: Callable[[], T]) -> T:
         with self._lock:
             if key in self._counts:
                 self._counts.move_to_end(key)
@@ -451,7 +460,7 @@ class TokenCounter:
         value = make()
         with self._lock:
             self._counts[key] = value
-            while len(self._counts) > COUNTS_KEPT:
+            while len(self._counts) > CACHE_SIZE:
                 self._counts.popitem(last=False)
         return value
 
@@ -467,7 +476,7 @@ def _schema_text(tool: Any) -> str:
         return safe_repr(tool)
 
 
-def clipped(text: str, tokens: int, counter: TokenCounter, *, marker: str = "") -> str:
+def clip_text(text: str, tokens: int, counter: TokenCounter, *, marker: str = "") -> str:
     """Cut a text to a number of tokens, at a blank if one is near.
 
     Args:
@@ -495,7 +504,7 @@ def clipped(text: str, tokens: int, counter: TokenCounter, *, marker: str = "") 
 
 CORE, RECALL, ARCHIVAL = ("core", "recall", "archival")
 """The sections of a prompt, in their order."""
-CUT = "..."
+CUT_MARKER = "..."
 """The marker at the end of a text that was cut."""
 
 
@@ -546,8 +555,8 @@ class Budget(Options):
         given = {str(name): value for name, value in given.items()}
         if given.get("unit", "characters") != "characters":
             return cls(**given)  # the defaults count something else
-        usual = {name: value for name, value in (defaults or {}).items() if name in cls.model_fields}
-        return cls(**usual | given)
+        known_defaults = {name: value for name, value in (defaults or {}).items() if name in cls.model_fields}
+        return cls(**known_defaults | given)
 
 
 class Measure:
@@ -570,8 +579,8 @@ class Measure:
         if self.size(text) <= room:
             return text
         if self._counter is None:
-            return text[: room - len(CUT)] + CUT if room > len(CUT) else ""
-        return clipped(text, room, self._counter, marker=CUT) if room > self.size(CUT) else ""
+            return text[: room - len(CUT_MARKER)] + CUT_MARKER if room > len(CUT_MARKER) else ""
+        return clip_text(text, room, self._counter, marker=CUT_MARKER) if room > self.size(CUT_MARKER) else ""
 
     def characters(self, room: int) -> int:
         """Return roughly how many characters fit into so much room."""

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-SPELLINGS: Mapping[str, str] = {
+ARGUMENT_ALIASES: Mapping[str, str] = {
     "event_type": "kind",
     "type": "kind",
     "k": "limit",
@@ -29,14 +29,14 @@ SPELLINGS: Mapping[str, str] = {
 """Other names of arguments, with what they are called here."""
 
 
-def _text(value: Any) -> Any:
+def _to_text(value: Any) -> Any:
     try:
         return json.dumps(value, ensure_ascii=False) if isinstance(value, bool | int | float | list | dict) else value
     except (TypeError, RecursionError) as error:
         raise ValueError(f"This is not JSON: {error}") from error
 
 
-def _texts(value: Any) -> Any:
+def _to_texts(value: Any) -> Any:
     """Take one text, or several; models write a list as text, too."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
@@ -45,11 +45,11 @@ def _texts(value: Any) -> Any:
             return [value]
     if isinstance(value, str):
         return [value] if value else []
-    return [_text(each) for each in value] if isinstance(value, list | tuple) else value
+    return [_to_text(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-Text = Annotated[str, BeforeValidator(_text)]
-Texts = Annotated[list[str], BeforeValidator(_texts)]
+Text = Annotated[str, BeforeValidator(_to_text)]
+Texts = Annotated[list[str], BeforeValidator(_to_texts)]
 BranchId = Annotated[
     Text | None, Field(description="This branch, or one that was forked from it. Leave out for this one.")
 ]
@@ -61,24 +61,24 @@ class Arguments(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     @classmethod
-    def spelled(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+    def normalize_names(cls, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments by the names that they have here, without the nulls of optional ones.
 
         Where a value is given under both names, that under the name that it has here counts.
         """
-        fields, found = cls.model_fields, {}
+        fields, normalized = cls.model_fields, {}
         for given_name, value in given.items():
-            name = given_name if given_name in fields else SPELLINGS.get(given_name, given_name)
+            name = given_name if given_name in fields else ARGUMENT_ALIASES.get(given_name, given_name)
             name = name if name in fields else given_name
             is_default = value is None and name in fields and not fields[name].is_required()
-            if not is_default and (name == given_name or name not in found):
-                found[name] = value
-        return found
+            if not is_default and (name == given_name or name not in normalized):
+                normalized[name] = value
+        return normalized
 
     @model_validator(mode="before")
     @classmethod
-    def _spelled(cls, given: Any) -> Any:
-        return cls.spelled(given) if isinstance(given, Mapping) else given
+    def _normalize(cls, given: Any) -> Any:
+        return cls.normalize_names(given) if isinstance(given, Mapping) else given
 
 
 class CoreGet(Arguments):
@@ -187,7 +187,7 @@ class NodeWrite(Arguments):
     node_id: BranchId = None
 
     @model_validator(mode="after")
-    def _writes_something(self) -> NodeWrite:
+    def _check_content(self) -> NodeWrite:
         if not self.core and not self.recall and not self.archival:
             raise ValueError("Give core, recall or archival.")
         return self

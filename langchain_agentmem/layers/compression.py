@@ -4,7 +4,7 @@
     short = compressor.compress(text, 300, "an archived record")
 
 A model that fails, hangs, returns nothing, or returns too much never blocks: its shortest answer is cut, or the text
-is, and an event reports it. `truncated` cuts a text, and never within one visible character.
+is, and an event reports it. `truncate` cuts a text, and never within one visible character.
 
 Answers that fit are cached, by everything that they depend on: the whole text, the limit, the description of the text,
 and the model. A text that was cut is not cached: the model may work the next time. (The original had one unbounded
@@ -23,27 +23,27 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
-from langchain_agentmem.base.argument_checks import check_whole, text_given
+from langchain_agentmem.base.argument_checks import check_integer, check_text
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.events import CompressionFellShort
-from langchain_agentmem.base.fencing import fenced
-from langchain_agentmem.errors import leaves_the_node
+from langchain_agentmem.base.fencing import fence_text
+from langchain_agentmem.errors import is_graph_bubble_up
 from langchain_agentmem.language_models.lenient_json import strip_reasoning
-from langchain_agentmem.language_models.model_calls import ModelLike, ask, usable_model
+from langchain_agentmem.language_models.model_calls import ModelLike, ask_model, usable_model
 from langchain_agentmem.tracing import Tracing
 
 if TYPE_CHECKING:
     from langchain_agentmem.storage.database import Database
 
-MARK = "\u2026"
+ELLIPSIS = "\u2026"
 """The mark that ends a text that was cut."""
 
 
 _JOINER = "\u200d"
-_MARKS = frozenset({"Mn", "Me", "Mc"})
+_MARK_CATEGORIES = frozenset({"Mn", "Me", "Mc"})
 
 
-def truncated(text: str, max_chars: int) -> str:
+def truncate(text: str, max_chars: int) -> str:
     """Cut a text that is too long: at a blank if one is near, and not within a character.
 
     Marks, joined emoji and surrogate pairs stay whole; if not even the first character fits, the result is empty.
@@ -58,10 +58,10 @@ def truncated(text: str, max_chars: int) -> str:
     Raises:
         InvalidInput: `max_chars` is no whole number, or negative.
     """
-    check_whole("max_chars", max_chars)
+    check_integer("max_chars", max_chars)
     if len(text) <= max_chars:
         return text
-    mark = MARK if max_chars > len(MARK) else ""
+    mark = ELLIPSIS if max_chars > len(ELLIPSIS) else ""
     end = max_chars - len(mark)
     while end > 0 and _is_within(text[end - 1], text[end]):
         end -= 1
@@ -73,7 +73,7 @@ def truncated(text: str, max_chars: int) -> str:
 def _is_within(before: str, after: str) -> bool:
     """Return whether two code points that follow each other are part of one character."""
     return after >= "\u0300" and (
-        unicodedata.category(after) in _MARKS
+        unicodedata.category(after) in _MARK_CATEGORIES
         or _JOINER in (before, after)
         or "\U0001f3fb" <= after <= "\U0001f3ff"  # the color of skin
         or ("\ud800" <= before <= "\udbff" and "\udc00" <= after <= "\udfff")
@@ -92,11 +92,11 @@ Keep names, numbers with their units, dates, ids, paths, commands, error message
 are written. Leave out what is said twice, and courtesies. Invent nothing. Write in the language of the text.
 
 Answer with the shortened text and nothing else. It may have at most {max_chars} characters, blanks included."""
-_AGAIN = "That has {length} characters. Say it in at most {max_chars}, and answer with the text alone."
+_RETRY_PROMPT = "That has {length} characters. Say it in at most {max_chars}, and answer with the text alone."
 
-_MARK = "text"
-_MARKED = re.compile(rf"\A<{_MARK}\b[^>\n]*>\n(.*)\n</{_MARK}>\Z", re.DOTALL)
-_CODE = re.compile(r"\A```[\w+-]*\n(.*?)\n?```\Z", re.DOTALL)
+_FENCE_NAME = "text"
+_FENCED = re.compile(rf"\A<{_FENCE_NAME}\b[^>\n]*>\n(.*)\n</{_FENCE_NAME}>\Z", re.DOTALL)
+_CODE_BLOCK = re.compile(r"\A```[\w+-]*\n(.*?)\n?```\Z", re.DOTALL)
 
 
 class CompressionCache:
@@ -106,11 +106,11 @@ class CompressionCache:
     """
 
     def __init__(self) -> None:
-        self.kept: OrderedDict[Hashable, tuple[str, Any]] = OrderedDict()
+        self.answers: OrderedDict[Hashable, tuple[str, Any]] = OrderedDict()
 
     def forget(self) -> None:
         """Forget every answer. An answer in progress goes into the former dictionary."""
-        self.kept = OrderedDict()
+        self.answers = OrderedDict()
 
 
 class Compressor:
@@ -129,15 +129,15 @@ class Compressor:
     """
 
     def __init__(self, model: ModelLike | None = None, *, database: Database | None = None, attempts: int = 3) -> None:
-        check_whole("attempts", attempts, 1)
+        check_integer("attempts", attempts, 1)
         self.model = usable_model(model)
         self._database = database
         self._attempts = attempts
-        self._answers = (
-            CompressionCache() if database is None else database.attached(CompressionCache, CompressionCache)
+        self._cache = (
+            CompressionCache() if database is None else database.get_attachment(CompressionCache, CompressionCache)
         )
         if database is not None:
-            database.remembering.add(self._answers)
+            database.caches.add(self._cache)
 
     def compress(self, text: str, max_chars: int, context: str = "") -> str:
         """Return a text that fits a limit.
@@ -153,50 +153,52 @@ class Compressor:
         Raises:
             InvalidInput: An argument is wrong.
         """
-        text_given(context, "What a text is called")
-        cut = truncated(text_given(text, "What is compressed"), max_chars)
+        check_text(context, "What a text is called")
+        cut = truncate(check_text(text, "What is compressed"), max_chars)
         if len(text) <= max_chars or self.model is None or max_chars == 0:
             return cut
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
-        key, kept = (digest, max_chars, context, _name_of(self.model)), self._answers.kept
-        if (known := kept.get(key)) is not None:
-            return known[0]
+        key, answers = (digest, max_chars, context, _model_key(self.model)), self._cache.answers
+        if (cached := answers.get(key)) is not None:
+            return cached[0]
         tracing = Tracing() if self._database is None else self._database.tracing
         inputs = {"text": text, "characters": len(text), "context": context, "max_characters": max_chars}
         with tracing.step("memory.layers.compress", inputs=lambda: inputs) as step:
             shortened = self._shorten(text, max_chars, context)
-            cut = truncated(shortened, max_chars)
+            cut = truncate(shortened, max_chars)
             step.finish(lambda: {"text": cut, "characters": len(cut)})
         if cut == shortened:
-            kept[key] = cut, self.model
-            if len(kept) > CACHE_SIZE:
-                kept.popitem(last=False)
+            answers[key] = cut, self.model
+            if len(answers) > CACHE_SIZE:
+                answers.popitem(last=False)
         return cut
 
     acompress = awaited(compress)
 
     def _shorten(self, text: str, max_chars: int, context: str) -> str:
         """Return a model's first answer that fits, else the shortest of its answers and the text."""
-        block = fenced(_MARK, text, of=context or None)
+        block = fence_text(_FENCE_NAME, text, of=context or None)
         question = [SystemMessage(_INSTRUCTIONS.replace("{max_chars}", str(max_chars))), HumanMessage(block)]
-        asked: list[BaseMessage] = [*question]
+        messages: list[BaseMessage] = [*question]
         goal, shortest, failure = max_chars, text, None
         for _ in range(self._attempts):
             try:
-                answer = _said(text, ask(self._database, self.model, asked, "layers.ask", TIMEOUT, shown=False))
+                answer = _reply_text(
+                    text, ask_model(self._database, self.model, messages, "layers.ask", TIMEOUT, traced=False)
+                )
             except Exception as error:  # whatever a model raises, the text is made to fit
-                if leaves_the_node(error):
+                if is_graph_bubble_up(error):
                     raise
                 failure = error
                 break
             if answer and len(answer) <= max_chars:
                 return answer
-            asked = [*question]
+            messages = [*question]
             if answer and len(answer) < len(text):
                 shortest = min(answer, shortest, key=len)
-                asked.append(AIMessage(answer))
+                messages.append(AIMessage(answer))
             goal = max(1, int(goal * 0.85))
-            asked.append(HumanMessage(_AGAIN.format(length=len(answer), max_chars=goal)))
+            messages.append(HumanMessage(_RETRY_PROMPT.format(length=len(answer), max_chars=goal)))
         if self._database is not None:
             reason = "The model failed." if failure else f"No answer was short enough, {self._attempts} times."
             event = CompressionFellShort(
@@ -206,16 +208,16 @@ class Compressor:
         return shortest
 
 
-def _said(text: str, reply: str) -> str:
+def _reply_text(text: str, reply: str) -> str:
     """Return the text in a model's reply; empty if the reply has none."""
-    said = strip_reasoning(reply).strip()
-    if (inside := _CODE.match(said)) is not None and not text.lstrip().startswith("```"):
-        said = inside.group(1).strip()
-    said = _MARKED.sub(r"\1", said).strip()  # some models return the marks
-    return said if any(map(str.isalnum, said)) else ""
+    answer = strip_reasoning(reply).strip()
+    if (inside := _CODE_BLOCK.match(answer)) is not None and not text.lstrip().startswith("```"):
+        answer = inside.group(1).strip()
+    answer = _FENCED.sub(r"\1", answer).strip()  # some models return the marks
+    return answer if any(map(str.isalnum, answer)) else ""
 
 
-def _name_of(model: Any) -> Hashable:
+def _model_key(model: Any) -> Hashable:
     """Return the class and name of a model, or its `id()` if it has no name, as a function."""
     bound = getattr(model, "bound", model)
     name = getattr(bound, "model_name", None) or getattr(bound, "model", None)

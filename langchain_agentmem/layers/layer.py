@@ -15,20 +15,20 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import NonNegativeInt, PositiveInt, StringConstraints
 
-from langchain_agentmem.base.argument_checks import ALL, EVERYTHING, Options
-from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.argument_checks import MATCH_ALL, NO_LIMIT, Options
+from langchain_agentmem.base.clock import from_micros
 from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.compression import Compressor
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import MemorySession, PendingWrite
 from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RECORD, MemoryVersion, MemoryView
-from langchain_agentmem.rewinding.outlook import found, row_texts, seen_recollections
+from langchain_agentmem.rewinding.search_view import find_versions, row_texts, visible_recollections
 from langchain_agentmem.search.memory_search import Explanation
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import Outputs
 from langchain_agentmem.storage.part import Part, SearchableKind
-from langchain_agentmem.tracing import documents
+from langchain_agentmem.tracing import document_outputs
 
 SNIPPET_CHARS = 3000
 """The characters of a record in a prompt."""
@@ -80,7 +80,7 @@ class LayersConfig(Options):
         return cls(**{name: value for name, value in config.items() if name in cls.model_fields})
 
 
-USUAL_LAYERS = LayersConfig()
+DEFAULT_SETTINGS = LayersConfig()
 """The default settings of layered memory."""
 
 
@@ -99,12 +99,12 @@ class WrittenEntry:
     actor: str | None = field(default=None, compare=False, repr=False)
 
 
-def origin(kept: MemoryVersion) -> dict[str, Any]:
+def origin_fields(version: MemoryVersion) -> dict[str, Any]:
     """Return the origin of a row as fields of `WrittenEntry`."""
-    return {"thread_id": kept.thread, "source": kept.source, "actor": kept.actor}
+    return {"thread_id": version.thread, "source": version.source, "actor": version.actor}
 
 
-USUAL = 3
+DEFAULT_IMPORTANCE = 3
 """The default importance."""
 
 
@@ -184,36 +184,42 @@ class Record(WrittenEntry):
     details: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), repr=False)
 
 
-def entry_of(kept: MemoryVersion) -> CoreEntry:
+def entry_of(version: MemoryVersion) -> CoreEntry:
     """Convert a row to a `CoreEntry`."""
     return CoreEntry(
-        key=kept.key,
-        value=kept.text,
-        importance=kept.importance or USUAL,
-        expires_at=None if kept.expires_at is None else moment(kept.expires_at),
-        created_at=moment(kept.created_at),
-        updated_at=moment(kept.written_at),
-        **origin(kept),
+        key=version.key,
+        value=version.text,
+        importance=version.importance or DEFAULT_IMPORTANCE,
+        expires_at=None if version.expires_at is None else from_micros(version.expires_at),
+        created_at=from_micros(version.created_at),
+        updated_at=from_micros(version.written_at),
+        **origin_fields(version),
     )
 
 
-def event_of(kept: MemoryVersion) -> Event:
+def event_of(version: MemoryVersion) -> Event:
     """Convert a row to an `Event`."""
     return Event(
-        id=kept.key, kind=kept.label or "", content=kept.text, created_at=moment(kept.created_at), **origin(kept)
+        id=version.key,
+        kind=version.label or "",
+        content=version.text,
+        created_at=from_micros(version.created_at),
+        **origin_fields(version),
     )
 
 
-def record_of(kept: MemoryVersion) -> Record:
+def record_of(version: MemoryVersion) -> Record:
     """Convert a row to a `Record`."""
     return Record(
-        id=kept.key,
-        content=kept.text,
-        tags=tuple(kept.extra.get("tags", ())),
-        created_at=moment(kept.created_at),
-        updated_at=moment(kept.written_at),
-        details=MappingProxyType({name: value for name, value in kept.extra.items() if name not in ("tags", "words")}),
-        **origin(kept),
+        id=version.key,
+        content=version.text,
+        tags=tuple(version.extra.get("tags", ())),
+        created_at=from_micros(version.created_at),
+        updated_at=from_micros(version.written_at),
+        details=MappingProxyType(
+            {name: value for name, value in version.extra.items() if name not in ("tags", "words")}
+        ),
+        **origin_fields(version),
     )
 
 
@@ -232,7 +238,7 @@ class LayerContext(MemorySession):
     settings: LayersConfig
     compressor: Compressor
 
-    def clean(self, text: str) -> str:
+    def remove_secrets(self, text: str) -> str:
         """Remove secrets from a text, if the settings say so."""
         return redact(text) if self.settings.redact_secrets else text
 
@@ -244,103 +250,112 @@ class Layer:
         ground: The context of the memory.
     """
 
-    def __init__(self, ground: LayerContext) -> None:
-        self._ground = ground
-        self._database = ground.database
+    def __init__(self, context: LayerContext) -> None:
+        self._context = context
+        self._database = context.database
 
     @property
     def settings(self) -> LayersConfig:
         """The settings of the memory."""
-        return self._ground.settings
+        return self._context.settings
 
-    def _one(
+    def _get_one(
         self, kind: str, key: str, value_of: Callable[[MemoryVersion], T], outputs: Outputs | None = None
     ) -> T | None:
         """Read an event or a record by its id."""
 
         def look(tx: Transaction, view: MemoryView) -> T | None:
-            kept = memory_rows.named(tx, view, kind, [key]).get(key)
-            return None if kept is None else value_of(kept)
+            version = memory_rows.load_named(tx, view, kind, [key]).get(key)
+            return None if version is None else value_of(version)
 
         inputs: dict[str, Any] = {f"{kind}_id": key}
-        return self._ground.read(f"{PARTS[kind]}.get", look, outputs=outputs, **inputs)
+        return self._context.read(f"{LAYER_NAMES[kind]}.get", look, outputs=outputs, **inputs)
 
-    def _newest(
-        self, verb: str | None, kind: str, most: int, tags: Collection[str] = (), label: str | None = None, **more: Any
+    def _list_newest(
+        self,
+        step_name: str | None,
+        kind: str,
+        limit: int,
+        tags: Collection[str] = (),
+        label: str | None = None,
+        **more: Any,
     ) -> list[Any]:
         """List the newest events or records, the oldest of them first.
 
         Args:
-            verb: The name of the step in a trace; None for a detail of another step.
+            step_name: The name of the step in a trace; None for a detail of another step.
             kind: The kind of row to list.
-            most: The maximum number.
+            limit: The maximum number.
             tags: Only records that have all of these tags.
             label: Only events of this kind.
             more: As for `MemorySession.read`.
         """
 
         def look(tx: Transaction, view: MemoryView) -> list[Any]:
-            kept = memory_rows.newest(tx, view, kind, limit=None if tags else bounded(most), label=label)
-            there = [VALUES[kind](each) for each in kept if has_tags(each, tags)]
-            return there[max(0, len(there) - most) :]
+            versions = memory_rows.load_newest(tx, view, kind, limit=None if tags else trace_limit(limit), label=label)
+            values = [CONVERTERS[kind](each) for each in versions if has_tags(each, tags)]
+            return values[max(0, len(values) - limit) :]
 
-        shown: dict[str, Any] = {"limit": bounded(most), "event_type": label, "tags": sorted(set(tags)) or None}
-        return self._ground.read(verb, look, **shown, **more)
+        inputs: dict[str, Any] = {"limit": trace_limit(limit), "event_type": label, "tags": sorted(set(tags)) or None}
+        return self._context.read(step_name, look, **inputs, **more)
 
-    def _found(self, kind: str, query: str, most: int, tags: Collection[str] = ()) -> list[Any]:
+    def _search(self, kind: str, query: str, limit: int, tags: Collection[str] = ()) -> list[Any]:
         """Search events or records, the best first; "*" returns all, the newest first.
 
         Args:
             kind: The kind of row to search.
             query: Any text.
-            most: The maximum number of hits.
+            limit: The maximum number of hits.
             tags: Only records that have all of these tags.
         """
-        name, inputs = f"{PARTS[kind]}.search", {"query": query, "limit": bounded(most), "tags": tags or None}
-        with self._ground.step(name, "retriever", **inputs) as step:
-            if query.strip() == EVERYTHING:
-                values = self._newest(None, kind, most, tags)[::-1]
+        name, inputs = (
+            f"{LAYER_NAMES[kind]}.search",
+            {"query": query, "limit": trace_limit(limit), "tags": tags or None},
+        )
+        with self._context.step(name, "retriever", **inputs) as step:
+            if query.strip() == MATCH_ALL:
+                values = self._list_newest(None, kind, limit, tags)[::-1]
             else:
-                hits = found(self._ground, (kind,), query, most, lambda kept: has_tags(kept, tags))
-                values = [replace(VALUES[kind](kept), score=hit.score, why=hit.why) for kept, hit in hits]
-            step.finish(lambda: documents(values, kind))
+                hits = find_versions(self._context, (kind,), query, limit, lambda version: has_tags(version, tags))
+                values = [replace(CONVERTERS[kind](version), score=hit.score, why=hit.why) for version, hit in hits]
+            step.finish(lambda: document_outputs(values, kind))
         return values
 
-    def _deleted(self, kind: str, key: str, /, **inputs: Any) -> bool:
+    def _delete(self, kind: str, key: str, /, **inputs: Any) -> bool:
         """Delete one entry. Return whether it existed."""
 
         def make(tx: Transaction, change: PendingWrite) -> bool:
-            there = memory_rows.named(tx, change.view, kind, [key])
-            for each in there:
+            visible = memory_rows.load_named(tx, change.view, kind, [key])
+            for each in visible:
                 change.remove(kind, each)
-            return key in there
+            return key in visible
 
-        return self._ground.write(f"{PARTS[kind]}.delete", make, **inputs)
+        return self._context.write(f"{LAYER_NAMES[kind]}.delete", make, **inputs)
 
 
-def has_tags(kept: MemoryVersion, tags: Collection[str]) -> bool:
+def has_tags(version: MemoryVersion, tags: Collection[str]) -> bool:
     """Return whether a row has all of some tags."""
-    return set(tags) <= set(kept.extra.get("tags", ()))
+    return set(tags) <= set(version.extra.get("tags", ()))
 
 
-def bounded(most: int) -> int | None:
+def trace_limit(limit: int) -> int | None:
     """Return a limit as a trace shows it: None for all."""
-    return None if most == ALL else most
+    return None if limit == NO_LIMIT else limit
 
 
-PARTS = {CORE: "core", EVENT: "recall", RECORD: "archival"}
+LAYER_NAMES = {CORE: "core", EVENT: "recall", RECORD: "archival"}
 """The layer of each kind of row."""
-VALUES: Mapping[str, Callable[[MemoryVersion], Any]] = {EVENT: event_of, RECORD: record_of}
+CONVERTERS: Mapping[str, Callable[[MemoryVersion], Any]] = {EVENT: event_of, RECORD: record_of}
 
 
-def _values_of(_: MemoryView | None, kept: list[MemoryVersion]) -> dict[int, tuple[str, Any]]:
-    return {each.number: (each.text, VALUES[each.kind](each)) for each in kept}
+def _values_of(_: MemoryView | None, versions: list[MemoryVersion]) -> dict[int, tuple[str, Any]]:
+    return {each.number: (each.text, CONVERTERS[each.kind](each)) for each in versions}
 
 
-_RECOLLECTIONS = partial(seen_recollections, values_of=_values_of)
+_RECOLLECTIONS = partial(visible_recollections, values_of=_values_of)
 PART = Part(
-    found={
-        kind: (SearchableKind(stored_as=kind, texts=row_texts, recollections=_RECOLLECTIONS),)
+    search_kinds={
+        kind: (SearchableKind(index_name=kind, texts=row_texts, recollections=_RECOLLECTIONS),)
         for kind in (EVENT, RECORD)
     }
 )

@@ -60,7 +60,7 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 from langchain_agentmem.base.argument_checks import check_instance, check_value
 from langchain_agentmem.base.concurrency import awaited
-from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of
+from langchain_agentmem.base.namespaces import Namespace, check_id, namespace_of
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.facts.fact_store import FactsContext
 from langchain_agentmem.language_models.model_calls import ModelLike
@@ -68,7 +68,7 @@ from langchain_agentmem.language_models.tokens import Budget, BudgetLike
 from langchain_agentmem.layers import memory_layers, prompt_context
 from langchain_agentmem.layers.compression import Compressor
 from langchain_agentmem.layers.layer import (
-    USUAL_LAYERS,
+    DEFAULT_SETTINGS,
     Layer,
     LayerContext,
     LayersConfig,
@@ -83,9 +83,9 @@ from langchain_agentmem.rewinding.branches import (
     BranchDiff,
     BranchPosition,
     BranchTree,
+    MemoryPosition,
     PendingWrite,
-    Standpoint,
-    branch_at,
+    resolve_branch,
 )
 from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, MemoryView
 from langchain_agentmem.storage import Transaction
@@ -108,22 +108,22 @@ class WriteResult(NamedTuple):
     archival: tuple[str, ...]
 
 
-def _held(
+def _read_layers(
     tx: Transaction, view: MemoryView, layers: Collection[str] = LAYERS, newest: int | None = None
 ) -> prompt_context.PromptMaterial:
     """Read some layers of a memory."""
-    core = memory_layers.everything(tx, view) if "core" in layers else []
-    events = memory_rows.newest(tx, view, EVENT, limit=newest) if "recall" in layers else []
-    records = memory_rows.current(tx, view, RECORD) if "archival" in layers else []
+    core = memory_layers.core_versions(tx, view) if "core" in layers else []
+    events = memory_rows.load_newest(tx, view, EVENT, limit=newest) if "recall" in layers else []
+    records = memory_rows.load_current(tx, view, RECORD) if "archival" in layers else []
     return prompt_context.PromptMaterial([*map(entry_of, core)], [*map(event_of, events)], [*map(record_of, records)])
 
 
-_EVENT = {"kind": "kind", "type": "kind", "event_type": "kind", "content": "content", "at": "at"}
-_RECORD = {"content": "content", "text": "content", "tags": "tags"}
-_SETTING = {"value": "value", "importance": "importance", "ttl": "ttl"}
+_EVENT_FIELDS = {"kind": "kind", "type": "kind", "event_type": "kind", "content": "content", "at": "at"}
+_RECORD_FIELDS = {"content": "content", "text": "content", "tags": "tags"}
+_VALUE_FIELDS = {"value": "value", "importance": "importance", "ttl": "ttl"}
 
 
-def _form(what: str, given: Any, main: str, names: Mapping[str, str]) -> dict[str, Any]:
+def _map_fields(what: str, given: Any, main: str, names: Mapping[str, str]) -> dict[str, Any]:
     """Map given fields to our names for them. A text alone is the value of the field `main`."""
     if not isinstance(given, Mapping):
         return {main: given}
@@ -133,7 +133,7 @@ def _form(what: str, given: Any, main: str, names: Mapping[str, str]) -> dict[st
     return form
 
 
-def _listed(name: str, given: Any) -> list[Any]:
+def _as_list(name: str, given: Any) -> list[Any]:
     if isinstance(given, str | Mapping):
         return [given]
     return list(check_value(Sequence[Any] | None, given, name) or ())
@@ -199,7 +199,7 @@ def pressure_of(chars: int, events: int, records: int, settings: LayersConfig) -
         core_chars=chars,
         events=events,
         records=records,
-        recommendations=tuple(name for name, holds in advice.items() if holds),
+        recommendations=tuple(name for name, applies in advice.items() if applies),
     )
 
 
@@ -231,7 +231,7 @@ class LayeredMemory(Layer):
     def __init__(
         self,
         memory: MemoryLike,
-        branch: str | Standpoint,
+        branch: str | MemoryPosition,
         *,
         namespace: Sequence[str] | None = None,
         settings: LayersConfig | None = None,
@@ -241,32 +241,32 @@ class LayeredMemory(Layer):
         if not isinstance(branch, str) and not hasattr(branch, "view"):
             raise InvalidInput(f"A layered memory is that of a branch; give its name, not {safe_repr(branch)}.")
         database = database_of(memory)
-        settings = settings or USUAL_LAYERS
-        point = branch_at(branch, namespace, database.scopes)
+        settings = settings or DEFAULT_SETTINGS
+        point = resolve_branch(branch, namespace, database.scopes)
         compressor = Compressor(model, database=database, attempts=settings.max_compression_iterations)
-        self._stand_on(LayerContext(database=database, point=point, settings=settings, compressor=compressor))
+        self._set_context(LayerContext(database=database, point=point, settings=settings, compressor=compressor))
 
-    def _stand_on(self, ground: LayerContext) -> None:
-        super().__init__(ground)
-        self.core = CoreMemory(ground)
-        self.recall = RecallMemory(ground)
-        self.archival = ArchivalMemory(ground)
-        self.resources = ResourceMemory(ground, self.core, self.archival)
+    def _set_context(self, context: LayerContext) -> None:
+        super().__init__(context)
+        self.core = CoreMemory(context)
+        self.recall = RecallMemory(context)
+        self.archival = ArchivalMemory(context)
+        self.resources = ResourceMemory(context, self.core, self.archival)
 
     @property
     def name(self) -> str:
         """The name of the branch, or the thread's id."""
-        return self._ground.point.name
+        return self._context.point.name
 
     @property
     def namespace(self) -> Namespace:
         """The namespace of the memory."""
-        return namespace_of(self._ground.point.path)
+        return namespace_of(self._context.point.path)
 
     @property
-    def _facts_ground(self) -> FactsContext:
+    def _facts_context(self) -> FactsContext:
         """The context of the facts of the same branch or thread."""
-        return FactsContext(database=self._ground.database, point=self._ground.point)
+        return FactsContext(database=self._context.database, point=self._context.point)
 
     def is_enabled(self) -> bool:
         """Return whether agents should use the memory: the setting `enabled`."""
@@ -294,10 +294,10 @@ class LayeredMemory(Layer):
         layers = LAYERS if scope == "all" else (scope,)
 
         def look(tx: Transaction, view: MemoryView) -> dict[str, Any]:
-            data = _held(tx, view, layers).data
+            data = _read_layers(tx, view, layers).data
             return {name: data[name] for name in layers}
 
-        return self._ground.read("layers.read", look, scope=scope)
+        return self._context.read("layers.read", look, scope=scope)
 
     aread = awaited(read)
 
@@ -322,30 +322,38 @@ class LayeredMemory(Layer):
             InvalidInput: An argument is wrong.
         """
         check_value(Mapping[Any, Any] | None, core, "core")
-        values = {key: _form("A value of core memory", value, "value", _SETTING) for key, value in (core or {}).items()}
-        named = [self.core._setting_of(key, **value) for key, value in values.items()]
-        settings = list({each.key: each for each in named}.values())
-        forms = [{"kind": "note", **_form("An event", each, "content", _EVENT)} for each in _listed("recall", recall)]
-        events = [self.recall._event_of(**form) for form in forms]
-        given = [_form("A record", each, "content", _RECORD) for each in _listed("archival", archival)]
-        records = [self.archival._checked(**form) for form in given]
-        marks: dict[str, list[str]] = {}
+        values = {
+            key: _map_fields("A value of core memory", value, "value", _VALUE_FIELDS)
+            for key, value in (core or {}).items()
+        }
+        core_values = [self.core._check_value(key, **value) for key, value in values.items()]
+        settings = list({each.key: each for each in core_values}.values())
+        forms = [
+            {"kind": "note", **_map_fields("An event", each, "content", _EVENT_FIELDS)}
+            for each in _as_list("recall", recall)
+        ]
+        events = [self.recall._check_event(**form) for form in forms]
+        record_forms = [
+            _map_fields("A record", each, "content", _RECORD_FIELDS) for each in _as_list("archival", archival)
+        ]
+        records = [self.archival._check_record(**form) for form in record_forms]
+        tags_by_text: dict[str, list[str]] = {}
         for text, tags in records:
-            marks.setdefault(text, []).extend(tags)
-        ids = {text: self._ground.database.new_id() for text in marks}
+            tags_by_text.setdefault(text, []).extend(tags)
+        ids = {text: self._context.database.new_id() for text in tags_by_text}
 
         def make(tx: Transaction, change: PendingWrite) -> bool:
             if settings:
-                self.core._add_to(tx, change, settings)
+                self.core._add_values(tx, change, settings)
             change.drafts += events
-            for text, tags in marks.items():
+            for text, tags in tags_by_text.items():
                 ids[text] = memory_layers.add_record(tx, change, ids[text], text, list(dict.fromkeys(tags)))
-            return memory_layers.too_many(tx, self._ground, change, len(events))
+            return memory_layers.is_room_needed(tx, self._context, change, len(events))
 
-        texts = [memory_rows.text_of(each.body or b"") for each in events]
-        with self._ground.step("layers.write", core=settings, recall=texts, archival=list(marks)) as step:
-            if self._ground.write(None, make):
-                memory_layers.make_room(self._ground)
+        texts = [memory_rows.decode_text(each.body or b"") for each in events]
+        with self._context.step("layers.write", core=settings, recall=texts, archival=list(tags_by_text)) as step:
+            if self._context.write(None, make):
+                memory_layers.make_room(self._context)
             written = WriteResult(
                 core=tuple(each.key for each in settings),
                 recall=tuple(each.key for each in events),
@@ -364,7 +372,9 @@ class LayeredMemory(Layer):
         Raises:
             InvalidInput: The name is not valid for a branch.
         """
-        return self._on(BranchPosition(self._ground.point.path, id_of(name, "branch"), self._ground.database.scopes))
+        return self._at_position(
+            BranchPosition(self._context.point.path, check_id(name, "branch"), self._context.database.scopes)
+        )
 
     def fork(self, name: str) -> LayeredMemory:
         """Fork a branch that sees this memory as it is now, not later writes. Nothing is copied.
@@ -375,13 +385,13 @@ class LayeredMemory(Layer):
         Raises:
             InvalidInput: The name is taken, or this is the memory of a thread.
         """
-        return self._on(branches.forking(self._ground, id_of(name, "branch")))
+        return self._at_position(branches.fork_branch(self._context, check_id(name, "branch")))
 
     afork = awaited(fork, writes=True)
 
     def ancestors(self) -> list[str]:
         """Return the names of the branches from the root of the forks to this one."""
-        return branches.tracing_back(self._ground)
+        return branches.list_ancestors(self._context)
 
     aancestors = awaited(ancestors)
 
@@ -391,7 +401,7 @@ class LayeredMemory(Layer):
         Raises:
             InvalidInput: This is the memory of a thread.
         """
-        return branches.growing(self._ground)
+        return branches.read_tree(self._context)
 
     atree = awaited(tree)
 
@@ -404,7 +414,7 @@ class LayeredMemory(Layer):
         Raises:
             InvalidInput: `other` is neither.
         """
-        return branches.comparing(self._ground, self._point_of(other))
+        return branches.diff_branches(self._context, self._position_of(other))
 
     adiff = awaited(diff)
 
@@ -412,7 +422,7 @@ class LayeredMemory(Layer):
 
     def pressure(self) -> MemoryPressure:
         """Return how full this memory is, with recommended actions."""
-        return self._pressure("pressure")
+        return self._measure_pressure("pressure")
 
     apressure = awaited(pressure)
 
@@ -433,32 +443,34 @@ class LayeredMemory(Layer):
         settings, report = self.settings, ConsolidationReport()
 
         def relieve(tx: Transaction, change: PendingWrite) -> tuple[str, ...]:
-            there = memory_layers.everything(tx, change.view)
-            unimportant = [each for each in there if (each.importance or 0) <= UNIMPORTANT]
-            gone = memory_layers.leaving(there, int(settings.core_max_chars * THRESHOLDS[0]), unimportant)
+            entries = memory_layers.core_versions(tx, change.view)
+            unimportant = [each for each in entries if (each.importance or 0) <= UNIMPORTANT]
+            removed = memory_layers.choose_evicted(entries, int(settings.core_max_chars * THRESHOLDS[0]), unimportant)
             if level == "critical":
-                gone += memory_layers.leaving([each for each in there if each not in gone], settings.core_max_chars)
-            self.core._evict(change, gone)
-            return tuple(each.key for each in gone)
+                removed += memory_layers.choose_evicted(
+                    [each for each in entries if each not in removed], settings.core_max_chars
+                )
+            self.core._evict(change, removed)
+            return tuple(each.key for each in removed)
 
-        with self._ground.step("layers.consolidate", level=level) as step:
-            level = level or self._pressure(None).level
+        with self._context.step("layers.consolidate", level=level) as step:
+            level = level or self._measure_pressure(None).level
             if level != "low":
-                report = memory_layers.consolidate(self._ground, keep=settings.recall_max_events)
-            evicted = self._ground.write("core.relieve", relieve) if level in ("high", "critical") else ()
+                report = memory_layers.consolidate(self._context, keep=settings.recall_max_events)
+            evicted = self._context.write("core.relieve", relieve) if level in ("high", "critical") else ()
             report = replace(report, level=level, evicted=evicted)
             step.finish(lambda: asdict(report))
         return report
 
     aconsolidate = awaited(consolidate, writes=True)
 
-    def _pressure(self, verb: str | None) -> MemoryPressure:
+    def _measure_pressure(self, step_name: str | None) -> MemoryPressure:
         def look(tx: Transaction, view: MemoryView) -> MemoryPressure:
-            chars = memory_layers.size((each.key, each.text) for each in memory_layers.everything(tx, view))
-            events, records = (memory_layers.count(tx, view, kind) for kind in (EVENT, RECORD))
+            chars = memory_layers.core_chars((each.key, each.text) for each in memory_layers.core_versions(tx, view))
+            events, records = (memory_layers.count_versions(tx, view, kind) for kind in (EVENT, RECORD))
             return pressure_of(chars, events, records, self.settings)
 
-        return self._ground.read(verb, look)
+        return self._context.read(step_name, look)
 
     def compress(self, text: str, max_chars: int, hint: str = "") -> str:
         """Return a text that fits `max_chars`: unchanged, shortened by a model, or cut.
@@ -471,7 +483,7 @@ class LayeredMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return self._ground.compressor.compress(text, max_chars, hint)
+        return self._context.compressor.compress(text, max_chars, hint)
 
     acompress = awaited(compress)
 
@@ -490,8 +502,8 @@ class LayeredMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        with self._ground.step("layers.context", task_hint=task_hint) as step:
-            data = self._material(task_hint).data
+        with self._context.step("layers.context", task_hint=task_hint) as step:
+            data = self._prompt_material(task_hint).data
             step.finish(lambda: {name: len(part) for name, part in data.items()})
         return data
 
@@ -511,17 +523,19 @@ class LayeredMemory(Layer):
         """
         room = Budget.of(budget, self.settings.section_budgets)
 
-        with self._ground.step("layers.format_for_prompt", task_hint=task_hint) as step:
-            text = prompt_context.composed(self._material(task_hint), room, self._ground.compressor.compress).text
+        with self._context.step("layers.format_for_prompt", task_hint=task_hint) as step:
+            text = prompt_context.compose(
+                self._prompt_material(task_hint), room, self._context.compressor.compress
+            ).text
             step.finish(lambda: {"text": text, "characters": len(text)})
         return text
 
     aformat_for_prompt = awaited(format_for_prompt)
 
-    def _material(self, task_hint: str | None) -> prompt_context.PromptMaterial:
+    def _prompt_material(self, task_hint: str | None) -> prompt_context.PromptMaterial:
         """Read the material of a prompt; records only if there is a hint to search them for."""
         most = self.settings.recall_max_events
-        material = self._ground.read(None, lambda tx, view: _held(tx, view, ("core", "recall"), most))
+        material = self._context.read(None, lambda tx, view: _read_layers(tx, view, ("core", "recall"), most))
         if task_hint is None:
             return material
         return material._replace(records=self.archival.search(task_hint, self.settings.retrieval_k))
@@ -538,8 +552,8 @@ class LayeredMemory(Layer):
         Raises:
             InvalidInput: The files cannot be written.
         """
-        held = self._ground.read("layers.export_final", _held)
-        final = prompt_context.final_memory(held.core, held.events, held.records)
+        material = self._context.read("layers.export_final", _read_layers)
+        final = prompt_context.final_memory(material.core, material.events, material.records)
         settings = self.settings
         names = (settings.final_memory_filename_md, settings.final_memory_filename_json)
         return prompt_context.write_final(final, output_dir, *names)
@@ -548,15 +562,15 @@ class LayeredMemory(Layer):
 
     # -- plumbing --------------------------------------------------------------------------------------------------
 
-    def _point_of(self, other: Any) -> Standpoint:
+    def _position_of(self, other: Any) -> MemoryPosition:
         if not isinstance(other, LayeredMemory):
-            return self.at(other)._ground.point
-        mine, theirs = self._ground, other._ground
-        if not theirs.database.is_beside(mine.database) or theirs.point.path != mine.point.path:
+            return self.at(other)._context.point
+        mine, theirs = self._context, other._context
+        if not theirs.database.is_same_database(mine.database) or theirs.point.path != mine.point.path:
             raise InvalidInput("Only branches of one namespace in one database can be compared.")
         return theirs.point
 
-    def _on(self, point: Standpoint) -> Self:
+    def _at_position(self, point: MemoryPosition) -> Self:
         other = type(self).__new__(type(self))
-        other._stand_on(replace(self._ground, point=point))
+        other._set_context(replace(self._context, point=point))
         return other

@@ -20,36 +20,36 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Required, TypeAlias, TypedDict, Unpack
 
-from langchain_agentmem.base.argument_checks import ALL, check_value, check_whole, limit_given, name_given
-from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.argument_checks import NO_LIMIT, check_integer, check_name, check_value, parse_limit
+from langchain_agentmem.base.clock import from_micros
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.encoding import read_column, write_plain
-from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, range_of
+from langchain_agentmem.base.namespaces import Namespace, check_id, namespace_of, path_of, path_range
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, Outdated, safe_repr
 from langchain_agentmem.facts import fact as fact_values
 from langchain_agentmem.language_models.model_calls import SourceNote
-from langchain_agentmem.layers.layer import USUAL
+from langchain_agentmem.layers.layer import DEFAULT_IMPORTANCE
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.memory_layers import next_version, redraft
+from langchain_agentmem.layers.memory_layers import redraft, redraft_record
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import MAIN, PendingWrite, thread_id_of
 from langchain_agentmem.rewinding.memory_rows import (
     CORE,
     FACT,
     RECORD,
-    SAID,
+    STATEMENT,
     MemoryVersion,
     MemoryView,
     VersionDraft,
-    body_of,
-    text_of,
+    decode_text,
+    encode_text,
 )
-from langchain_agentmem.rewinding.thread_memory import amending
+from langchain_agentmem.rewinding.thread_memory import amending_position
 from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.database import Database
 
 CorrectedKind: TypeAlias = Literal["core", "record", "fact"]
-_KEY, _WHO = "the key of what is corrected", "the name of who corrects"
+_KEY_LABEL, _PERSON_LABEL = "the key of what is corrected", "the name of who corrects"
 _COLUMNS = ("label", "importance", "expires_at", "created_at")
 _FACT_FIELDS = ("role", "subject", "predicate", "object", "start", "end", "sure")
 Values: TypeAlias = Mapping[str, Any]
@@ -87,7 +87,7 @@ class Correction:
     after: Values | None
     undoes: str | None = None
     thread_id: str | None = None
-    _stored: Values = field(default_factory=dict, repr=False, compare=False)
+    _data: Values = field(default_factory=dict, repr=False, compare=False)
 
 
 class CurrentValue(NamedTuple):
@@ -160,7 +160,7 @@ class Corrections:
     # -- correcting --------------------------------------------------------------------------------------------------
 
     def core(
-        self, key: str, value: str, *, importance: int | None = None, **how: Unpack[CorrectionOptions]
+        self, key: str, value: str, *, importance: int | None = None, **options: Unpack[CorrectionOptions]
     ) -> Correction:
         """Correct a value of core memory, or add one.
 
@@ -170,7 +170,7 @@ class Corrections:
             key: The key of the value.
             value: The new value.
             importance: From 1 to 5. Default: unchanged; 3 for a new value.
-            **how: `by`, `expected`, `namespace`, and `branch` or `thread_id`; see `CorrectionOptions`.
+            **options: `by`, `expected`, `namespace`, and `branch` or `thread_id`; see `CorrectionOptions`.
 
         Raises:
             InvalidInput: An argument is wrong, or nothing would change.
@@ -178,13 +178,13 @@ class Corrections:
         """
 
         def edit(layers: LayeredMemory, _: Transaction, change: PendingWrite, old: MemoryVersion | None) -> None:
-            setting = layers.core._setting_of(key, value, USUAL if importance is None else importance)
+            setting = layers.core._check_value(key, value, DEFAULT_IMPORTANCE if importance is None else importance)
             draft = VersionDraft(CORE, setting.key, None, change.now, importance=setting.importance)
             if old is not None:
                 draft = redraft(old, importance=old.importance if importance is None else importance)
-            change.drafts.append(draft._replace(body=body_of(setting.value)))
+            change.drafts.append(draft._replace(body=encode_text(setting.value)))
 
-        return self._correcting(CORE, key, edit, adds=True, **how)
+        return self._correct(CORE, key, edit, may_add=True, **options)
 
     acore = awaited(core, writes=True)
 
@@ -193,7 +193,7 @@ class Corrections:
         record_id: str,
         content: str | None = None,
         tags: Sequence[str] | None = None,
-        **how: Unpack[CorrectionOptions],
+        **options: Unpack[CorrectionOptions],
     ) -> Correction:
         """Correct the content or tags of a record of archival memory.
 
@@ -201,7 +201,7 @@ class Corrections:
             record_id: The id of the record.
             content: Its new content. Default: unchanged.
             tags: Its new tags; an empty list removes all. Default: unchanged.
-            **how: `by`, `expected`, `namespace`, and `branch` or `thread_id`; see `CorrectionOptions`.
+            **options: `by`, `expected`, `namespace`, and `branch` or `thread_id`; see `CorrectionOptions`.
 
         Raises:
             InvalidInput: An argument is wrong, the record does not exist, or nothing would change.
@@ -209,11 +209,11 @@ class Corrections:
         """
 
         def edit(layers: LayeredMemory, _: Transaction, change: PendingWrite, old: MemoryVersion) -> None:
-            clean = None if content is None else layers.archival._clean(content)
-            marks = None if tags is None else layers.archival._marks(tags)
-            change.drafts.append(next_version(old, clean, marks))
+            clean_content = None if content is None else layers.archival._clean_content(content)
+            clean_tags = None if tags is None else layers.archival._clean_tags(tags)
+            change.drafts.append(redraft_record(old, clean_content, clean_tags))
 
-        return self._correcting(RECORD, record_id, edit, **how)
+        return self._correct(RECORD, record_id, edit, **options)
 
     arecord = awaited(record, writes=True)
 
@@ -223,7 +223,7 @@ class Corrections:
         Args:
             fact_id: The id of the fact.
             by: The name of the person who corrects it.
-            expected: The `version` that `present` returned for it. Default: any.
+            expected: The `version` that `current` returned for it. Default: any.
             **changes: `role`, `subject`, `predicate`, `obj`, `valid_from`, `valid_to` (None: no end) and
                 `confidence`; and `namespace`, and `branch` or `thread_id`, see `CorrectionTarget`.
 
@@ -231,16 +231,16 @@ class Corrections:
             InvalidInput: A value is wrong, the fact does not exist, or nothing would change.
             Outdated: The value has another version.
         """
-        place = {name: changes.pop(name) for name in ("namespace", "branch", "thread_id") if name in changes}
+        location = {name: changes.pop(name) for name in ("namespace", "branch", "thread_id") if name in changes}
 
         def edit(layers: LayeredMemory, tx: Transaction, change: PendingWrite, old: MemoryVersion) -> None:
-            layers._facts_ground.changes(tx, change).correct(old, changes)
+            layers._facts_context.changes(tx, change).correct_fact(old, changes)
 
-        return self._correcting(FACT, fact_id, edit, by=by, expected=expected, **place)
+        return self._correct(FACT, fact_id, edit, by=by, expected=expected, **location)
 
     afact = awaited(fact, writes=True)
 
-    def delete(self, kind: CorrectedKind, key: str, **how: Unpack[CorrectionOptions]) -> Correction:
+    def delete(self, kind: CorrectedKind, key: str, **options: Unpack[CorrectionOptions]) -> Correction:
         """Delete a value, a record or a fact, so that the deletion can be undone.
 
         To leave no trace, erase it instead.
@@ -248,7 +248,7 @@ class Corrections:
         Args:
             kind: "core", "record" or "fact".
             key: The key, or the id.
-            **how: `by`, `expected`, `namespace`, and `branch` or `thread_id`; see `CorrectionOptions`.
+            **options: `by`, `expected`, `namespace`, and `branch` or `thread_id`; see `CorrectionOptions`.
 
         Raises:
             InvalidInput: An argument is wrong, or the value does not exist.
@@ -259,10 +259,12 @@ class Corrections:
             if kind != FACT:
                 change.remove(kind, old.key)
                 return
-            told = [event["n"] for event in fact_values.counting(old.extra["told"]) if event["do"] == SAID]
-            layers._facts_ground.changes(tx, change).switch(old, told)
+            statements = [
+                event["n"] for event in fact_values.effective_events(old.extra["told"]) if event["do"] == STATEMENT
+            ]
+            layers._facts_context.changes(tx, change).toggle_events(old, statements)
 
-        return self._correcting(kind, key, edit, **how)
+        return self._correct(kind, key, edit, **options)
 
     adelete = awaited(delete, writes=True)
 
@@ -279,55 +281,64 @@ class Corrections:
             Outdated: The value was changed since.
         """
         path = path_of(self._database.scopes.resolve(namespace))
-        name = id_of(correction_id, "correction")
-        every = self._database.read(None, lambda tx: self._stored(tx, path, path + "\x01"))
-        made = next((each for each in every if each.id == name), None)
-        if made is None:
+        name = check_id(correction_id, "correction")
+        corrections = self._database.read(None, lambda tx: self._read_corrections(tx, path, path + "\x01"))
+        correction = next((each for each in corrections if each.id == name), None)
+        if correction is None:
             raise InvalidInput(f"There is no correction {safe_repr(name)} in {safe_repr(namespace_of(path))}.")
-        kind, key, row, expected = made.kind, made.key, made._stored["before"], _version_of(made._stored["after"])
+        kind, key, row, expected = (
+            correction.kind,
+            correction.key,
+            correction._data["before"],
+            _value_digest(correction._data["after"]),
+        )
 
         def edit(layers: LayeredMemory, tx: Transaction, change: PendingWrite, old: MemoryVersion) -> None:
             if kind == FACT:
-                layers._facts_ground.changes(tx, change).switch(old, made._stored["events"])
+                layers._facts_context.changes(tx, change).toggle_events(old, correction._data["events"])
             elif row is None:
                 change.remove(kind, key)
             else:
                 columns = {name: row[name] for name in _COLUMNS}
-                draft = VersionDraft(kind, key, body_of(row["text"]), findable=kind != CORE, **columns)
+                draft = VersionDraft(kind, key, encode_text(row["text"]), findable=kind != CORE, **columns)
                 change.drafts.append(draft._replace(extra=row["extra"] or None))
 
-        place = {"namespace": made.namespace, "branch": made.branch, "thread_id": made.thread_id}
-        return self._correcting(kind, key, edit, undone=made, adds=kind != FACT, by=by, expected=expected, **place)
+        location = {"namespace": correction.namespace, "branch": correction.branch, "thread_id": correction.thread_id}
+        return self._correct(
+            kind, key, edit, undoes=correction, may_add=kind != FACT, by=by, expected=expected, **location
+        )
 
     aundo = awaited(undo, writes=True)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
-    def present(self, kind: CorrectedKind, key: str, **place: Unpack[CorrectionTarget]) -> CurrentValue:
+    def current(self, kind: CorrectedKind, key: str, **location: Unpack[CorrectionTarget]) -> CurrentValue:
         """Return the present value, with the version to pass to a correction as `expected`.
 
         Args:
             kind: "core", "record" or "fact".
             key: The key, or the id.
-            **place: `namespace`, and `branch` or `thread_id`; see `CorrectionTarget`.
+            **location: `namespace`, and `branch` or `thread_id`; see `CorrectionTarget`.
 
         Raises:
             InvalidInput: An argument is wrong.
         """
         check_value(CorrectedKind, kind, "kind")
-        key = name_given(key, _KEY)
+        key = check_name(key, _KEY_LABEL)
 
         def look(tx: Transaction, view: MemoryView) -> CurrentValue:
-            kept = memory_rows.named(tx, view, kind, [key]).get(key)
-            row = _row_of(kind, kept)
-            if kept is None or row is None:
-                return CurrentValue(None, _version_of(None))
-            at = moment(kept.written_at)
-            return CurrentValue(_shown(kind, row), _version_of(row), at, kept.source, kept.actor, kept.thread)
+            version = memory_rows.load_named(tx, view, kind, [key]).get(key)
+            row = _stored_fields(kind, version)
+            if version is None or row is None:
+                return CurrentValue(None, _value_digest(None))
+            at = from_micros(version.written_at)
+            return CurrentValue(
+                _public_value(kind, row), _value_digest(row), at, version.source, version.actor, version.thread
+            )
 
-        return self._layers(**place)._ground.read("corrections.present", look, key=key)
+        return self._memory_at(**location)._context.read("corrections.present", look, key=key)
 
-    apresent = awaited(present)
+    acurrent = awaited(current)
 
     def history(
         self,
@@ -336,7 +347,7 @@ class Corrections:
         *,
         limit: int | None = 50,
         offset: int = 0,
-        **place: Unpack[CorrectionTarget],
+        **location: Unpack[CorrectionTarget],
     ) -> list[Correction]:
         """List corrections, the newest first.
 
@@ -346,132 +357,144 @@ class Corrections:
             key: The key, or the id.
             limit: The maximum number of corrections; None for all. Default: 50.
             offset: The number of first corrections to omit. Default: 0.
-            **place: `namespace`, and `branch` or `thread_id`; see `CorrectionTarget`.
+            **location: `namespace`, and `branch` or `thread_id`; see `CorrectionTarget`.
 
         Raises:
             InvalidInput: An argument is wrong.
         """
         if (kind is None) != (key is None):
             raise InvalidInput("Give the kind and the key of what was corrected, or neither.")
-        most = limit_given(limit)
-        check_whole("offset", offset)
-        low, high = range_of(self._database.scopes.resolve(place.get("namespace"), bare=kind is None))
-        of: dict[str, Any] = {}
+        most = parse_limit(limit)
+        check_integer("offset", offset)
+        low, high = path_range(self._database.scopes.resolve(location.get("namespace"), optional=kind is None))
+        filters: dict[str, Any] = {}
         if kind is not None and key is not None:
-            thread = place.get("thread_id")
-            thread = None if thread is None else id_of(thread, "thread")
-            branch = id_of(place.get("branch", MAIN), "branch")
-            of = self._slot(low, check_value(CorrectedKind, kind, "kind"), name_given(key, _KEY), branch, thread)
+            thread = location.get("thread_id")
+            thread = None if thread is None else check_id(thread, "thread")
+            branch = check_id(location.get("branch", MAIN), "branch")
+            filters = self._value_filters(
+                low, check_value(CorrectedKind, kind, "kind"), check_name(key, _KEY_LABEL), branch, thread
+            )
             high = low + "\x01"
         return self._database.read(
-            "corrections.history", lambda tx: self._stored(tx, low, high, limit=most, offset=offset, **of)
+            "corrections.history",
+            lambda tx: self._read_corrections(tx, low, high, limit=most, offset=offset, **filters),
         )
 
     ahistory = awaited(history)
 
     # -- plumbing ----------------------------------------------------------------------------------------------------
 
-    def _layers(
+    def _memory_at(
         self, namespace: Sequence[str] | None = None, branch: str = MAIN, thread_id: str | None = None
     ) -> LayeredMemory:
         if thread_id is None:
-            return LayeredMemory(self._database, id_of(branch, "branch"), namespace=namespace)
+            return LayeredMemory(self._database, check_id(branch, "branch"), namespace=namespace)
         path = path_of(self._database.scopes.resolve(namespace))
-        return LayeredMemory(self._database, amending(self._database, id_of(thread_id, "thread"), path))
+        return LayeredMemory(self._database, amending_position(self._database, check_id(thread_id, "thread"), path))
 
-    def _stored(
-        self, tx: Transaction, /, low: str, high: str, *, limit: int = ALL, offset: int = 0, **of: str | None
+    def _read_corrections(
+        self, tx: Transaction, /, low: str, high: str, *, limit: int = NO_LIMIT, offset: int = 0, **filters: str | None
     ) -> list[Correction]:
         """Read the corrections of some namespaces, or those of one value, the newest first.
 
         Raises:
             DatabaseUnreadable: One is damaged.
         """
-        of = of or dict.fromkeys(("kind", "key", "name", "thread"))
-        rows = query.corrections_within(tx, low=low, high=high, limit=limit, offset=offset, **of)
+        filters = filters or dict.fromkeys(("kind", "key", "name", "thread"))
+        rows = query.corrections_within(tx, low=low, high=high, limit=limit, offset=offset, **filters)
         found: list[Correction] = []
         for row in rows:
             # A thread that has moved into a namespace is corrected on the branch that its threads share.
-            is_alone = row["place"] == "thread" and not self._database.scopes.shared(row["path"])
+            is_alone = row["branch_kind"] == "thread" and not self._database.scopes.is_shared(row["path"])
             slot = (row["path"], row["kind"], row["key"], row["name"], row["thread"] if is_alone else None)
             try:
-                found.append(_correction(*slot, row["written_at"], read_column(row["correction"], dict)))
+                found.append(_make_correction(*slot, row["written_at"], read_column(row["correction"], dict)))
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 raise DatabaseUnreadable(
                     f"A correction of {safe_repr(row['key'])} is damaged. Restore it from a backup."
                 ) from error
         return found
 
-    def _slot(self, path: str, kind: str, key: str, branch: str, thread: str | None) -> dict[str, Any]:
+    def _value_filters(self, path: str, kind: str, key: str, branch: str, thread: str | None) -> dict[str, Any]:
         """Return the query parameters that select the corrections of one value."""
-        if thread is None and branch == MAIN and self._database.scopes.shared(path):
+        if thread is None and branch == MAIN and self._database.scopes.is_shared(path):
             thread = ""  # any thread that has moved here
         return {"kind": kind, "key": key, "name": None if thread else branch, "thread": thread}
 
-    def _correcting(
-        self, kind: str, key: str, edit: _Edit, *, undone: Correction | None = None, adds: bool = False, **how: Any
+    def _correct(
+        self,
+        kind: str,
+        key: str,
+        edit: _Edit,
+        *,
+        undoes: Correction | None = None,
+        may_add: bool = False,
+        **options: Any,
     ) -> Correction:
-        """Write a version that is a correction; with `adds` also if there is no present value."""
+        """Write a version that is a correction; with `may_add` also if there is no present value."""
         check_value(CorrectedKind, kind, "kind")
-        who, expected = name_given(how.pop("by", None), _WHO), how.pop("expected", None)
-        layers = self._layers(**how)
-        key = layers.core._key(key) if kind == CORE else name_given(key, _KEY)
-        thread, path = thread_id_of(layers._ground.point), path_of(layers.namespace)
+        person, expected = check_name(options.pop("by", None), _PERSON_LABEL), options.pop("expected", None)
+        layers = self._memory_at(**options)
+        key = layers.core._clean_key(key) if kind == CORE else check_name(key, _KEY_LABEL)
+        thread, path = thread_id_of(layers._context.point), path_of(layers.namespace)
 
         def make(tx: Transaction, change: PendingWrite) -> Correction:
-            change.writer = SourceNote("person", who)
-            old = memory_rows.named(tx, change.view, kind, [key]).get(key)
-            before = _row_of(kind, old)
-            if expected not in (None, _version_of(before)):
+            change.writer = SourceNote("person", person)
+            old = memory_rows.load_named(tx, change.view, kind, [key]).get(key)
+            before = _stored_fields(kind, old)
+            if expected not in (None, _value_digest(before)):
                 raise Outdated
-            if old is None and not adds:
+            if old is None and not may_add:
                 raise InvalidInput(
                     f"There is no {kind} {safe_repr(key)} here. What is a thread's that shares nothing with others is "
                     "named by thread_id."
                 )
-            last = self._stored(tx, path, path + "\x01", limit=1, **self._slot(path, kind, key, layers.name, thread))
+            last = self._read_corrections(
+                tx, path, path + "\x01", limit=1, **self._value_filters(path, kind, key, layers.name, thread)
+            )
             edit(layers, tx, change, old)
             number = max(n for n, draft in enumerate(change.drafts) if (draft.kind, draft.key) == (kind, key))
             new = change.drafts[number]
-            if _version_of(_row_of(kind, new)) == _version_of(before):
+            if _value_digest(_stored_fields(kind, new)) == _value_digest(before):
                 raise InvalidInput("It says so already: nothing was changed.")
             known = {event["n"] for event in _events_of(old)}
             sources = {event["in"] for event in _events_of(old) if event.get("in") is not None}
             sources |= {each for each in (thread, old and old.thread) if each}
             # A correction may still contain words from the sources of its predecessor.
-            for made in (*(each for each in last if each._stored["after"] == before), *([undone] if undone else ())):
-                sources.update(made._stored["sources"])
-            told = {
+            for earlier in (*(each for each in last if each._data["after"] == before), *([undoes] if undoes else ())):
+                sources.update(earlier._data["sources"])
+            data = {
                 "id": self._database.new_id(),
-                "by": who,
-                "undoes": undone and undone.id,
+                "by": person,
+                "undoes": undoes and undoes.id,
                 "before": before,
-                "after": _row_of(kind, new),
+                "after": _stored_fields(kind, new),
                 "sources": sorted(sources),
                 "events": [event.get("of", event["n"]) for event in _events_of(new) if event["n"] not in known],
             }
-            change.drafts[number] = new._replace(correction=told)
-            return _correction(path, kind, key, layers.name, thread, change.now, told)
+            change.drafts[number] = new._replace(correction=data)
+            return _make_correction(path, kind, key, layers.name, thread, change.now, data)
 
-        name = "corrections.correct" if undone is None else "corrections.undo"
-        shown = {"kind": kind, "key": key, "by": who}
-        return layers._ground.write(name, make, outputs=lambda made: {"correction_id": made.id}, **shown)
+        name = "corrections.correct" if undoes is None else "corrections.undo"
+        inputs = {"kind": kind, "key": key, "by": person}
+        return layers._context.write(name, make, outputs=lambda correction: {"correction_id": correction.id}, **inputs)
 
 
-def _correction(
-    path: str, kind: str, key: str, name: str | None, thread: str | None, at: int, told: dict[str, Any]
+def _make_correction(
+    path: str, kind: str, key: str, name: str | None, thread: str | None, at: int, data: dict[str, Any]
 ) -> Correction:
     return Correction(
-        **{field: told[field] for field in ("id", "by", "undoes")},
+        **{field: data[field] for field in ("id", "by", "undoes")},
         kind=kind,
         key=key,
         namespace=namespace_of(path),
         branch=thread or name or MAIN,
-        at=moment(at),
-        before=_shown(kind, told["before"]),
-        after=_shown(kind, told["after"]),
+        at=from_micros(at),
+        before=_public_value(kind, data["before"]),
+        after=_public_value(kind, data["after"]),
         thread_id=thread,
-        _stored=told,
+        _data=data,
     )
 
 
@@ -481,34 +504,38 @@ def _events_of(version: MemoryVersion | VersionDraft | None) -> Sequence[Mapping
     return events
 
 
-def _row_of(kind: str, given: MemoryVersion | VersionDraft | None) -> Values | None:
+def _stored_fields(kind: str, version: MemoryVersion | VersionDraft | None) -> Values | None:
     """Return the fields that a correction stores of a value; None if it does not exist."""
-    if given is None or given.body is None:
+    if version is None or version.body is None:
         return None
     if kind != FACT:
-        columns = {name: getattr(given, name) for name in _COLUMNS}
-        return {"text": text_of(given.body), **columns, "extra": dict(given.extra or {})}
-    known = fact_values.state(given.extra or {})
-    return None if known is None else {name: getattr(known, name) for name in _FACT_FIELDS}
+        columns = {name: getattr(version, name) for name in _COLUMNS}
+        return {"text": decode_text(version.body), **columns, "extra": dict(version.extra or {})}
+    fact = fact_values.compute_state(version.extra or {})
+    return None if fact is None else {name: getattr(fact, name) for name in _FACT_FIELDS}
 
 
-def _shown(kind: str, row: Any) -> Values | None:
+def _public_value(kind: str, row: Any) -> Values | None:
     """Return a value in the form that users see."""
     if row is None:
         return None
     if kind == CORE:
-        return {"value": row["text"], "importance": row["importance"], "expires_at": _moment(row["expires_at"])}
+        return {
+            "value": row["text"],
+            "importance": row["importance"],
+            "expires_at": _optional_moment(row["expires_at"]),
+        }
     if kind == RECORD:
         return {"content": row["text"], "tags": tuple(row["extra"].get("tags", ()))}
     named = {name: row[name] for name in ("role", "subject", "predicate", "object")}
-    times = {"valid_from": _moment(row["start"]), "valid_to": _moment(row["end"])}
+    times = {"valid_from": _optional_moment(row["start"]), "valid_to": _optional_moment(row["end"])}
     return {**named, **times, "confidence": row["sure"]}
 
 
-def _moment(time: int | None) -> datetime | None:
-    return None if time is None else moment(time)
+def _optional_moment(time: int | None) -> datetime | None:
+    return None if time is None else from_micros(time)
 
 
-def _version_of(row: Any) -> str:
+def _value_digest(row: Any) -> str:
     """Return a digest of a value."""
     return queries.digest(write_plain(row)).hex()

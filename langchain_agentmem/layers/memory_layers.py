@@ -23,17 +23,17 @@ from types import EllipsisType
 from typing import Any, NamedTuple
 from uuid import NAMESPACE_OID, uuid5
 
-from langchain_agentmem.base.argument_checks import EVERYTHING, limit_given, name_given, text_given, texts_given
-from langchain_agentmem.base.clock import micros, moment, time_given
+from langchain_agentmem.base.argument_checks import MATCH_ALL, check_name, check_text, parse_limit, parse_texts
+from langchain_agentmem.base.clock import check_time, from_micros, to_micros
 from langchain_agentmem.base.concurrency import awaited
-from langchain_agentmem.base.origins import rank_of
+from langchain_agentmem.base.origins import trust_rank
 from langchain_agentmem.base.redaction import redact_value
-from langchain_agentmem.base.safe_repr import counted
+from langchain_agentmem.base.safe_repr import format_count
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.language_models.model_calls import SourceNote, compaction_key
 from langchain_agentmem.layers import layer
-from langchain_agentmem.layers.compression import truncated
-from langchain_agentmem.layers.layer import USUAL, CoreEntry, Event, Layer, LayerContext, Record
+from langchain_agentmem.layers.compression import truncate
+from langchain_agentmem.layers.layer import DEFAULT_IMPORTANCE, CoreEntry, Event, Layer, LayerContext, Record
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchPosition, PendingWrite
 from langchain_agentmem.rewinding.memory_rows import (
@@ -43,10 +43,10 @@ from langchain_agentmem.rewinding.memory_rows import (
     MemoryVersion,
     MemoryView,
     VersionDraft,
-    body_of,
+    encode_text,
 )
 from langchain_agentmem.storage import Transaction, queries, query
-from langchain_agentmem.tracing import outcome
+from langchain_agentmem.tracing import format_result
 
 # -- archival memory -----------------------------------------------------------------------------------------------
 
@@ -67,14 +67,14 @@ class ArchivalMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        clean, marks = self._checked(content, tags)
-        key = self._ground.database.new_id()
+        clean_content, clean_tags = self._check_record(content, tags)
+        key = self._context.database.new_id()
 
         def make(tx: Transaction, change: PendingWrite) -> str:
-            return add_record(tx, change, key, clean, marks)
+            return add_record(tx, change, key, clean_content, clean_tags)
 
-        shown = {"content": clean, "characters": len(clean), "tags": marks}
-        return self._ground.write("archival.write", make, outputs=lambda key: {"record_id": key}, **shown)
+        inputs = {"content": clean_content, "characters": len(clean_content), "tags": clean_tags}
+        return self._context.write("archival.write", make, outputs=lambda key: {"record_id": key}, **inputs)
 
     awrite = awaited(write, writes=True)
 
@@ -94,30 +94,30 @@ class ArchivalMemory(Layer):
         """
         if content is None and tags is None:
             raise InvalidInput("Give the new content of the record, its new tags, or both.")
-        clean = None if content is None else self._clean(content)
-        marks = None if tags is None else self._marks(tags)
-        key = name_given(record_id, "the id of a record")
+        clean_content = None if content is None else self._clean_content(content)
+        clean_tags = None if tags is None else self._clean_tags(tags)
+        key = check_name(record_id, "the id of a record")
 
         def make(tx: Transaction, change: PendingWrite) -> bool:
-            there = memory_rows.named(tx, change.view, RECORD, [key])
-            if key in there:
-                change.drafts.append(next_version(there[key], clean, marks))
-            return key in there
+            visible = memory_rows.load_named(tx, change.view, RECORD, [key])
+            if key in visible:
+                change.drafts.append(redraft_record(visible[key], clean_content, clean_tags))
+            return key in visible
 
-        return self._ground.write("archival.update", make, record_id=key, content=clean, tags=marks)
+        return self._context.write("archival.update", make, record_id=key, content=clean_content, tags=clean_tags)
 
     aupdate = awaited(update, writes=True)
 
     def get(self, record_id: str) -> Record | None:
         """Return a record by its id; None if it does not exist."""
-        return self._one(RECORD, name_given(record_id, "the id of a record"), layer.record_of)
+        return self._get_one(RECORD, check_name(record_id, "the id of a record"), layer.record_of)
 
     aget = awaited(get)
 
     def delete(self, record_id: str) -> bool:
         """Delete a record. Return whether it existed."""
-        key = name_given(record_id, "the id of a record")
-        return self._deleted(RECORD, key, record_id=key)
+        key = check_name(record_id, "the id of a record")
+        return self._delete(RECORD, key, record_id=key)
 
     adelete = awaited(delete, writes=True)
 
@@ -135,11 +135,11 @@ class ArchivalMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        everything = text_given(query, "A query").strip() == EVERYTHING
-        most = self.settings.retrieval_k if limit is None and not everything else limit_given(limit)
-        marks = [] if tags is None else self._marks(tags)
+        everything = check_text(query, "A query").strip() == MATCH_ALL
+        most = self.settings.retrieval_k if limit is None and not everything else parse_limit(limit)
+        clean_tags = [] if tags is None else self._clean_tags(tags)
 
-        return self._found(RECORD, query, most, marks)
+        return self._search(RECORD, query, most, clean_tags)
 
     asearch = awaited(search)
 
@@ -150,29 +150,31 @@ class ArchivalMemory(Layer):
             tags: Only records that have all of these tags. Default: any.
             limit: The maximum number of records, the newest ones. Default: all.
         """
-        return self._newest("archival.all", RECORD, limit_given(limit), [] if tags is None else self._marks(tags))
+        return self._list_newest(
+            "archival.all", RECORD, parse_limit(limit), [] if tags is None else self._clean_tags(tags)
+        )
 
     aall = awaited(all)  # noqa: A003 - the method
 
-    def _checked(self, content: Any, tags: Any = ()) -> tuple[str, list[str]]:
+    def _check_record(self, content: Any, tags: Any = ()) -> tuple[str, list[str]]:
         """Check content and tags, and remove secrets from them.
 
         Raises:
             InvalidInput: One is wrong.
         """
-        return self._clean(content), self._marks(tags)
+        return self._clean_content(content), self._clean_tags(tags)
 
-    def _clean(self, content: Any) -> str:
-        return self._ground.clean(text_given(content, "The content of a record"))
+    def _clean_content(self, content: Any) -> str:
+        return self._context.remove_secrets(check_text(content, "The content of a record"))
 
-    def _marks(self, tags: Any) -> list[str]:
+    def _clean_tags(self, tags: Any) -> list[str]:
         """Check tags, and return each once, without secrets."""
-        clean, given = self._ground.clean, texts_given(tags, "Tags")
-        self._ground.database.limits.check("tags", len(given), "The list of tags")
-        return list(dict.fromkeys(clean(name_given(each, "a tag")) for each in given))
+        remove_secrets, given = self._context.remove_secrets, parse_texts(tags, "Tags")
+        self._context.database.limits.check("tags", len(given), "The list of tags")
+        return list(dict.fromkeys(remove_secrets(check_name(each, "a tag")) for each in given))
 
 
-def record(key: str, content: str, tags: Sequence[str], now: int, **details: Any) -> VersionDraft:
+def record_draft(key: str, content: str, tags: Sequence[str], now: int, **details: Any) -> VersionDraft:
     """Return the draft of a record.
 
     Args:
@@ -183,7 +185,7 @@ def record(key: str, content: str, tags: Sequence[str], now: int, **details: Any
         details: Its other fields, as JSON values.
     """
     extra = {"tags": list(tags), **details}
-    return VersionDraft(RECORD, key, body_of(content), now, extra=extra, findable=True)
+    return VersionDraft(RECORD, key, encode_text(content), now, extra=extra, findable=True)
 
 
 def add_record(tx: Transaction, change: PendingWrite, key: str, content: str, tags: Sequence[str]) -> str:
@@ -202,17 +204,19 @@ def add_record(tx: Transaction, change: PendingWrite, key: str, content: str, ta
     Returns:
         The id of the record.
     """
-    new = change.signed(record(key, content, tags, change.now))
-    found = query.keys_saying(tx, **change.view.parameters(), kind=RECORD, hash=queries.digest(body_of(content)))
-    there = memory_rows.named(tx, change.view, RECORD, [row["key"] for row in found]) if found else {}
-    same = [kept for kept in there.values() if kept.text == content and kept.label is None]
+    new = change.sign(record_draft(key, content, tags, change.now))
+    found = query.keys_with_content(
+        tx, **change.view.parameters(), kind=RECORD, hash=queries.digest(encode_text(content))
+    )
+    visible = memory_rows.load_named(tx, change.view, RECORD, [row["key"] for row in found]) if found else {}
+    same = [version for version in visible.values() if version.text == content and version.label is None]
     if not same:
         change.drafts.append(new)
         return key
-    old = min(same, key=lambda kept: rank_of(kept.source))
-    marks = list(dict.fromkeys([*old.extra.get("tags", ()), *tags]))
-    draft = next_version(old, None, marks)._replace(expires_at=None)
-    if layer.has_tags(old, tags) and rank_of(new.source) >= rank_of(old.source):
+    old = min(same, key=lambda version: trust_rank(version.source))
+    all_tags = list(dict.fromkeys([*old.extra.get("tags", ()), *tags]))
+    draft = redraft_record(old, None, all_tags)._replace(expires_at=None)
+    if layer.has_tags(old, tags) and trust_rank(new.source) >= trust_rank(old.source):
         if old.thread == change.thread and old.expires_at is None:
             return old.key
         draft = draft._replace(moved=True, source=old.source, actor=old.actor)
@@ -220,26 +224,26 @@ def add_record(tx: Transaction, change: PendingWrite, key: str, content: str, ta
     return old.key
 
 
-_KEPT = ("kind", "key", "body", "created_at", "label", "importance", "expires_at")
+_COPIED_FIELDS = ("kind", "key", "body", "created_at", "label", "importance", "expires_at")
 
 
-def redraft(kept: MemoryVersion, **changes: Any) -> VersionDraft:
+def redraft(version: MemoryVersion, **changes: Any) -> VersionDraft:
     """Return a draft of the next version of a row, with some columns changed."""
-    columns = {name: getattr(kept, name) for name in _KEPT}
-    draft = VersionDraft(**columns, extra=kept.extra or None, findable=kept.kind != CORE)
+    columns = {name: getattr(version, name) for name in _COPIED_FIELDS}
+    draft = VersionDraft(**columns, extra=version.extra or None, findable=version.kind != CORE)
     return draft._replace(**changes)
 
 
-def next_version(kept: MemoryVersion, content: str | None, tags: Sequence[str] | None) -> VersionDraft:
+def redraft_record(version: MemoryVersion, content: str | None, tags: Sequence[str] | None) -> VersionDraft:
     """Return a draft of the next version of a record, with the content and tags given."""
-    extra = dict(kept.extra)
+    extra = dict(version.extra)
     if tags is not None:
         extra["tags"] = list(tags)
-    body = kept.body if content is None else body_of(content)
+    body = version.body if content is None else encode_text(content)
     if "words" in extra:  # a record that stands for events is found by their words, too
         texts = [text for _, _, text in extra.get("events", ())]
-        extra["words"] = "\n".join([memory_rows.text_of(body), *texts, *extra["tags"]])
-    return redraft(kept, body=body, extra=extra)
+        extra["words"] = "\n".join([memory_rows.decode_text(body), *texts, *extra["tags"]])
+    return redraft(version, body=body, extra=extra)
 
 
 # -- core memory ---------------------------------------------------------------------------------------------------
@@ -248,9 +252,9 @@ PROTECTED_KEYS = ("RESOURCE_INDEX", "resource_digest", "idea_md_summary", "phase
 """Keys of core memory that are never evicted."""
 CORE_EVICTED = "CORE_EVICT"
 """The tag of the records of values that left core memory to make room."""
-MOST = 5
-_SECOND = 1_000_000
-_LAST = micros(datetime.max.replace(tzinfo=UTC))
+MAX_IMPORTANCE = 5
+_MICROS = 1_000_000
+_LATEST_EXPIRY = to_micros(datetime.max.replace(tzinfo=UTC))
 """The latest possible expiry."""
 
 
@@ -266,7 +270,7 @@ class CoreValue(NamedTuple):
 
     key: str
     value: str
-    importance: int = USUAL
+    importance: int = DEFAULT_IMPORTANCE
     expires_at: int | None = None
 
 
@@ -283,15 +287,15 @@ class CoreMemory(Layer):
         Raises:
             InvalidInput: The keys are no texts.
         """
-        wanted = None if keys is None else [self._key(key) for key in texts_given(keys, "Keys")]
+        wanted = None if keys is None else [self._clean_key(key) for key in parse_texts(keys, "Keys")]
 
         def look(tx: Transaction, view: MemoryView) -> dict[str, str]:
             if wanted is None:
-                return {each.key: each.text for each in everything(tx, view)}
-            there = memory_rows.named(tx, view, CORE, wanted)
-            return {key: there[key].text for key in wanted if key in there}
+                return {each.key: each.text for each in core_versions(tx, view)}
+            visible = memory_rows.load_named(tx, view, CORE, wanted)
+            return {key: visible[key].text for key in wanted if key in visible}
 
-        return self._ground.read("core.get", look, keys=wanted)
+        return self._context.read("core.get", look, keys=wanted)
 
     aget = awaited(get)
 
@@ -299,13 +303,15 @@ class CoreMemory(Layer):
         """Return all values with importance and times, in the order keys were first set."""
 
         def look(tx: Transaction, view: MemoryView) -> list[CoreEntry]:
-            return [layer.entry_of(each) for each in everything(tx, view)]
+            return [layer.entry_of(each) for each in core_versions(tx, view)]
 
-        return self._ground.read("core.read", look)
+        return self._context.read("core.read", look)
 
     aentries = awaited(entries)
 
-    def set(self, key: str, value: str, importance: int = USUAL, ttl: float | datetime | None = None) -> None:
+    def set(
+        self, key: str, value: str, importance: int = DEFAULT_IMPORTANCE, ttl: float | datetime | None = None
+    ) -> None:
         """Set a value.
 
         Args:
@@ -318,60 +324,64 @@ class CoreMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong, or the value does not fit.
         """
-        setting = self._setting_of(key, value, importance, ttl)
+        setting = self._check_value(key, value, importance, ttl)
 
         def make(tx: Transaction, change: PendingWrite) -> list[str]:
-            self._add_to(tx, change, [setting])
+            self._add_values(tx, change, [setting])
             return change.evicted
 
-        self._ground.write("core.set", make, outputs=lambda evicted: {"evicted": evicted}, entries=[setting])
+        self._context.write("core.set", make, outputs=lambda evicted: {"evicted": evicted}, entries=[setting])
 
     aset = awaited(set, writes=True)  # noqa: A003 - the method
 
     def delete(self, key: str) -> bool:
         """Delete a value. Return whether it existed."""
-        wanted = self._key(key)
-        return self._deleted(CORE, wanted, key=wanted)
+        wanted = self._clean_key(key)
+        return self._delete(CORE, wanted, key=wanted)
 
     adelete = awaited(delete, writes=True)
 
-    def _setting_of(self, key: Any, value: Any, importance: Any = USUAL, ttl: Any = None) -> CoreValue:
+    def _check_value(self, key: Any, value: Any, importance: Any = DEFAULT_IMPORTANCE, ttl: Any = None) -> CoreValue:
         """Check a value to set, and remove secrets from it.
 
         Raises:
             InvalidInput: An argument is wrong.
         """
-        if isinstance(importance, bool) or not isinstance(importance, int) or not 1 <= importance <= MOST:
-            raise InvalidInput(f"importance must be a whole number from 1 to {MOST}, not {safe_repr(importance)}.")
-        clean, said = name_given(key, "a key of core memory"), text_given(value, "A value of core memory")
+        if isinstance(importance, bool) or not isinstance(importance, int) or not 1 <= importance <= MAX_IMPORTANCE:
+            raise InvalidInput(
+                f"importance must be a whole number from 1 to {MAX_IMPORTANCE}, not {safe_repr(importance)}."
+            )
+        clean_key, text = check_name(key, "a key of core memory"), check_text(value, "A value of core memory")
         if self.settings.redact_secrets:  # a name can mark a secret, too: {"db_password": "x"}
-            [(clean, said)] = redact_value({clean: said}).items()
-        return CoreValue(clean, said, importance, self._ending(ttl))
+            [(clean_key, text)] = redact_value({clean_key: text}).items()
+        return CoreValue(clean_key, text, importance, self._expiry(ttl))
 
-    def _room(self, entries: Iterable[MemoryVersion], settings: Sequence[CoreValue]) -> int:
+    def _room_left(self, entries: Iterable[MemoryVersion], settings: Sequence[CoreValue]) -> int:
         """Return the room left when only some values and the protected keys stay, in characters."""
         protected = {each.key: each.text for each in entries if each.key in PROTECTED_KEYS}
-        return self.settings.core_max_chars - size({**protected, **{each.key: each.value for each in settings}}.items())
+        return self.settings.core_max_chars - core_chars(
+            {**protected, **{each.key: each.value for each in settings}}.items()
+        )
 
-    def _add_to(self, tx: Transaction, change: PendingWrite, settings: Sequence[CoreValue]) -> None:
+    def _add_values(self, tx: Transaction, change: PendingWrite, settings: Sequence[CoreValue]) -> None:
         """Add to a change the drafts that set some values, and that evict others for them.
 
         Raises:
             InvalidInput: The values do not fit.
         """
-        there = {each.key: each for each in everything(tx, change.view)}
-        if self._room(there.values(), settings) < 0:
+        visible = {each.key: each for each in core_versions(tx, change.view)}
+        if self._room_left(visible.values(), settings) < 0:
             raise InvalidInput(
                 f"Core memory has no room for this: with protected keys and what is set with it, it needs more than "
                 f"{self.settings.core_max_chars:,} characters. Delete or shorten some, or raise core_max_chars."
             )
         for each in settings:
-            begun = there[each.key].created_at if each.key in there else change.now
-            draft = VersionDraft(CORE, each.key, body_of(each.value), begun, importance=each.importance)
+            created_at = visible[each.key].created_at if each.key in visible else change.now
+            draft = VersionDraft(CORE, each.key, encode_text(each.value), created_at, importance=each.importance)
             change.drafts.append(draft._replace(expires_at=each.expires_at))
         new = {each.key: each.value for each in settings}
-        others = [each for each in there.values() if each.key not in new]
-        self._evict(change, leaving(others, self.settings.core_max_chars - size(new.items()) - 1))
+        others = [each for each in visible.values() if each.key not in new]
+        self._evict(change, choose_evicted(others, self.settings.core_max_chars - core_chars(new.items()) - 1))
 
     def _evict(self, change: PendingWrite, entries: Iterable[MemoryVersion]) -> None:
         """Add to a change the drafts that move values to archival memory."""
@@ -382,50 +392,50 @@ class CoreMemory(Layer):
             key = str(uuid5(NAMESPACE_OID, f"{each.key}\x1f{each.number}"))
             content, tags = f"Core evicted: {each.key}\n{each.text}", [CORE_EVICTED, f"core_key:{each.key}"]
             details = {"value": each.text, "importance": each.importance, "since": each.created_at}
-            archived = record(key, content, tags, change.now, **details)._replace(expires_at=each.expires_at)
-            change.drafts.append(memory_rows.moved(archived, each))
+            archived = record_draft(key, content, tags, change.now, **details)._replace(expires_at=each.expires_at)
+            change.drafts.append(memory_rows.inherit_source(archived, each))
 
-    def _key(self, key: Any) -> str:
-        return self._ground.clean(name_given(key, "a key of core memory"))
+    def _clean_key(self, key: Any) -> str:
+        return self._context.remove_secrets(check_name(key, "a key of core memory"))
 
-    def _ending(self, ttl: Any) -> int | None:
+    def _expiry(self, ttl: Any) -> int | None:
         if ttl is None:
             return None
-        now = self._ground.now()
+        now = self._context.now()
         if isinstance(ttl, datetime):
-            end = time_given(ttl, "ttl")
+            end = check_time(ttl, "ttl")
         elif isinstance(ttl, int | float) and not isinstance(ttl, bool):
             # Infinity, NaN, and an int too large for a float are not below the bound.
-            end = now + int(ttl * _SECOND) if abs(ttl) < _LAST / _SECOND else _LAST + 1
+            end = now + int(ttl * _MICROS) if abs(ttl) < _LATEST_EXPIRY / _MICROS else _LATEST_EXPIRY + 1
         else:
             raise InvalidInput(f"ttl must be a number of seconds or a datetime, not {safe_repr(ttl)}.")
-        if not now < end <= _LAST:
+        if not now < end <= _LATEST_EXPIRY:
             is_local = isinstance(ttl, datetime) and ttl.tzinfo is None
-            read = ", which was read as UTC, since it has no time zone" if is_local else ""
+            note = ", which was read as UTC, since it has no time zone" if is_local else ""
             raise InvalidInput(
                 "ttl must end in the future and before the year 10000: give seconds from now, a later time, or None to "
-                f"keep it, not {ttl!s:.100}{read}."
+                f"keep it, not {ttl!s:.100}{note}."
             )
         return end
 
 
-def everything(tx: Transaction, view: MemoryView) -> list[MemoryVersion]:
+def core_versions(tx: Transaction, view: MemoryView) -> list[MemoryVersion]:
     """Return core memory, in the order in which the keys were first set."""
-    there = memory_rows.current(tx, view, CORE)
-    return sorted(there, key=lambda each: (each.created_at, each.key))
+    versions = memory_rows.load_current(tx, view, CORE)
+    return sorted(versions, key=lambda each: (each.created_at, each.key))
 
 
-def cost(key: str, value: str) -> int:
+def value_chars(key: str, value: str) -> int:
     """Return the characters that a value takes of the budget: its line and the line break."""
     return len(f"{key}: {value}") + 1
 
 
-def size(pairs: Iterable[tuple[str, str]]) -> int:
+def core_chars(pairs: Iterable[tuple[str, str]]) -> int:
     """Return the characters that values take of the budget; the last line has no break."""
-    return max(0, sum(cost(*each) for each in pairs) - 1)
+    return max(0, sum(value_chars(*each) for each in pairs) - 1)
 
 
-def leaving(
+def choose_evicted(
     entries: Sequence[MemoryVersion], limit: int, among: Iterable[MemoryVersion] | None = None
 ) -> list[MemoryVersion]:
     """Choose the values that leave core memory, so that the rest fits.
@@ -437,16 +447,18 @@ def leaving(
         limit: The characters that the rest may take.
         among: The values that may leave. Default: all.
     """
-    total = sum(cost(each.key, each.text) for each in entries) - 1
-    gone: list[MemoryVersion] = []
-    some = entries if among is None else among
-    for each in sorted(some, key=lambda each: (each.importance or USUAL, each.written_at, each.number)):
+    total = sum(value_chars(each.key, each.text) for each in entries) - 1
+    chosen: list[MemoryVersion] = []
+    candidates = entries if among is None else among
+    for each in sorted(
+        candidates, key=lambda each: (each.importance or DEFAULT_IMPORTANCE, each.written_at, each.number)
+    ):
         if total <= limit:
             break
         if each.key not in PROTECTED_KEYS:
-            gone.append(each)
-            total -= cost(each.key, each.text)
-    return gone
+            chosen.append(each)
+            total -= value_chars(each.key, each.text)
+    return chosen
 
 
 # -- recall memory -------------------------------------------------------------------------------------------------
@@ -481,7 +493,7 @@ class ConsolidationReport:
 
 
 def consolidate(
-    ground: LayerContext,
+    context: LayerContext,
     *,
     keep: int,
     kind: str | None = None,
@@ -491,70 +503,72 @@ def consolidate(
     """Replace old events with records, as far as the events still exist.
 
     Args:
-        ground: The memory.
+        context: The memory.
         keep: The number of newest events that stay.
         kind: Only events of this kind. Default: all.
         automatic: Whether it runs without a request. Default: False.
         name: The name of the step in a trace.
     """
-    limit = ground.settings.section_budgets.get("archival_snippet", layer.SNIPPET_CHARS)
-    with ground.step(name, keep=keep, event_type=kind, automatic=automatic) as step:
+    limit = context.settings.section_budgets.get("archival_snippet", layer.SNIPPET_CHARS)
+    with context.step(name, keep=keep, event_type=kind, automatic=automatic) as step:
         texts: list[tuple[list[MemoryVersion], str]] = []
-        for events in ground.read(None, lambda tx, view: old(tx, _own(ground, view), keep, kind)):
-            whole, context = said_by(events), f"{len(events)} events of kind {events[0].label}, oldest first"
-            text = ground.compressor.compress(whole, limit, context)
-            no_help = text == truncated(whole, limit)  # it fits as it is, there is no model, or it failed
-            texts.append((events, digest(events, limit) if no_help else text))
+        for events in context.read(None, lambda tx, view: old_events(tx, _own_view(context, view), keep, kind)):
+            full_text, hint = events_text(events), f"{len(events)} events of kind {events[0].label}, oldest first"
+            text = context.compressor.compress(full_text, limit, hint)
+            no_help = text == truncate(full_text, limit)  # it fits as it is, there is no model, or it failed
+            texts.append((events, digest_events(events, limit) if no_help else text))
 
         def make(tx: Transaction, change: PendingWrite) -> ConsolidationReport:
-            if ground.compressor.model is not None:
+            if context.compressor.model is not None:
                 change.writer = SourceNote("model")
-            there = memory_rows.named(tx, change.view, EVENT, [each.key for events, _ in texts for each in events])
-            numbers = {each.number for each in there.values()}
-            whole = [each for each in texts if numbers.issuperset(event.number for event in each[0])]
-            records = [_replace(ground, change, *each, automatic=automatic) for each in whole]
-            return ConsolidationReport(events=sum(len(events) for events, _ in whole), records=tuple(records))
+            visible = memory_rows.load_named(
+                tx, change.view, EVENT, [each.key for events, _ in texts for each in events]
+            )
+            numbers = {each.number for each in visible.values()}
+            intact = [each for each in texts if numbers.issuperset(event.number for event in each[0])]
+            records = [_replace_events(context, change, *each, automatic=automatic) for each in intact]
+            return ConsolidationReport(events=sum(len(events) for events, _ in intact), records=tuple(records))
 
-        report = ground.write(None, make) if texts else ConsolidationReport()
+        report = context.write(None, make) if texts else ConsolidationReport()
         step.finish(lambda: asdict(report))
     return report
 
 
-def too_many(tx: Transaction, ground: LayerContext, change: PendingWrite, new: int) -> bool:
+def is_room_needed(tx: Transaction, context: LayerContext, change: PendingWrite, new: int) -> bool:
     """Return whether old events must be consolidated once some more are added.
 
     Args:
         tx: The transaction.
-        ground: The memory.
+        context: The memory.
         change: The change that adds events.
         new: The number of events that it adds.
     """
-    most = int(ground.settings.recall_max_events * 1.5)
-    return new > 0 and count(tx, _own(ground, change.view), EVENT) + new > most
+    limit = int(context.settings.recall_max_events * 1.5)
+    return new > 0 and count_versions(tx, _own_view(context, change.view), EVENT) + new > limit
 
 
-def make_room(ground: LayerContext) -> None:
+def make_room(context: LayerContext) -> None:
     """Consolidate old events: of a branch with a model in the background, else immediately."""
-    make = partial(consolidate, ground, keep=ground.settings.recall_max_events, automatic=True)
-    if ground.compressor.model is not None and isinstance(ground.point, BranchPosition):
-        key = compaction_key((ground.point.path, ground.point.name), "layers")
-        ground.database.background.begin(key, make)
+    make = partial(consolidate, context, keep=context.settings.recall_max_events, automatic=True)
+    if context.compressor.model is not None and isinstance(context.point, BranchPosition):
+        key = compaction_key((context.point.path, context.point.name), "layers")
+        context.database.background.start_once(key, make)
     else:
         make()
 
 
-def _own(ground: LayerContext, view: MemoryView) -> MemoryView:
+def _own_view(context: LayerContext, view: MemoryView) -> MemoryView:
     """Return the view to summarize: a thread's own events, or all that a branch shows."""
-    return view if isinstance(ground.point, BranchPosition) else view._replace(scope=None)
+    return view if isinstance(context.point, BranchPosition) else view._replace(scope=None)
 
 
-def count(tx: Transaction, view: MemoryView, kind: str) -> int:
+def count_versions(tx: Transaction, view: MemoryView, kind: str) -> int:
     """Count the rows of a kind that a view shows."""
-    [row] = query.count_memory(tx, **view.parameters(), kind=kind, at=view.at)
-    return int(row["found"])
+    [row] = query.count_memory(tx, **view.parameters(), kind=kind, at=view.time)
+    return int(row["total"])
 
 
-def old(tx: Transaction, view: MemoryView, keep: int, kind: str | None = None) -> list[list[MemoryVersion]]:
+def old_events(tx: Transaction, view: MemoryView, keep: int, kind: str | None = None) -> list[list[MemoryVersion]]:
     """List the old events of a view by kind, in parts small enough for one record.
 
     Args:
@@ -563,10 +577,10 @@ def old(tx: Transaction, view: MemoryView, keep: int, kind: str | None = None) -
         keep: The number of newest events that are not old.
         kind: Only events of this kind. Default: all.
     """
-    there = memory_rows.current(tx, view, EVENT)
-    mine = [each for each in there if kind is None or each.label == kind]
+    visible = memory_rows.load_current(tx, view, EVENT)
+    matching = [each for each in visible if kind is None or each.label == kind]
     kinds: dict[str | None, list[list[MemoryVersion]]] = {}
-    for each in mine[: max(0, len(mine) - keep)]:
+    for each in matching[: max(0, len(matching) - keep)]:
         parts = kinds.setdefault(each.label, [[]])
         chars = sum(len(event.body) for event in parts[-1])
         if parts[-1] and (len(parts[-1]) >= MOST_EVENTS or chars + len(each.body) > MOST_CHARS):
@@ -575,19 +589,19 @@ def old(tx: Transaction, view: MemoryView, keep: int, kind: str | None = None) -
     return [events for parts in kinds.values() for events in parts]
 
 
-def heading(events: Sequence[MemoryVersion]) -> str:
+def events_heading(events: Sequence[MemoryVersion]) -> str:
     """Return the heading of events of one kind: their number, kind and times."""
-    times = sorted(map(_time, events))
+    times = sorted(map(_time_text, events))
     span = times[0] if len(times) == 1 else f"{times[0]} to {times[-1]}"
-    return f"{counted(len(times), 'events')} of kind {events[0].label}, {span}:"
+    return f"{format_count(len(times), 'events')} of kind {events[0].label}, {span}:"
 
 
-def said_by(events: Sequence[MemoryVersion]) -> str:
+def events_text(events: Sequence[MemoryVersion]) -> str:
     """Return the full text of events of one kind, a heading and a line for each."""
-    return "\n".join([heading(events), *(f"- {_time(each)} {each.text}" for each in events)])
+    return "\n".join([events_heading(events), *(f"- {_time_text(each)} {each.text}" for each in events)])
 
 
-def digest(events: Sequence[MemoryVersion], limit: int) -> str:
+def digest_events(events: Sequence[MemoryVersion], limit: int) -> str:
     """Summarize events without a model, within a limit.
 
     The result is their full text, the beginning of each, or those of the first and the latest.
@@ -596,40 +610,42 @@ def digest(events: Sequence[MemoryVersion], limit: int) -> str:
         events: Events of one kind.
         limit: The maximum number of characters of the result.
     """
-    if len(text := said_by(events)) <= limit:
+    if len(text := events_text(events)) <= limit:
         return text
-    head = heading(events)
+    head = events_heading(events)
     space = limit - len(head)
     most = min(200, max(40, space // len(events) - 1))
-    lines = [truncated(f"- {_time(each)} {' '.join(each.text.split())}", most) for each in events]
+    lines = [truncate(f"- {_time_text(each)} {' '.join(each.text.split())}", most) for each in events]
     half = max(1, (space - 20) // (most + 1) // 2)
     if len(lines) > 2 * half and sum(len(each) + 1 for each in lines) > space:
         lines[half:-half] = [f"- … {len(lines) - 2 * half} more"]
-    return truncated("\n".join([head, *lines]), limit)
+    return truncate("\n".join([head, *lines]), limit)
 
 
-def _replace(
-    ground: LayerContext, change: PendingWrite, events: Sequence[MemoryVersion], text: str, *, automatic: bool
+def _replace_events(
+    context: LayerContext, change: PendingWrite, events: Sequence[MemoryVersion], text: str, *, automatic: bool
 ) -> str:
     """Replace events of one kind with a record. Return its id."""
-    key = ground.database.new_id()
-    marks = [AUTOMATIC] if automatic else []
-    tags = [CONSOLIDATED, *marks, f"kind:{events[0].label}", f"event_count:{len(events)}"]
+    key = context.database.new_id()
+    markers = [AUTOMATIC] if automatic else []
+    tags = [CONSOLIDATED, *markers, f"kind:{events[0].label}", f"event_count:{len(events)}"]
     words = "\n".join([text, *(each.text for each in events), *tags])
-    said = [[each.key, each.created_at, each.text] for each in events]
-    made = memory_rows.moved(record(key, text, tags, change.now, words=words, events=said), *events)
+    event_rows = [[each.key, each.created_at, each.text] for each in events]
+    draft = memory_rows.inherit_source(
+        record_draft(key, text, tags, change.now, words=words, events=event_rows), *events
+    )
     source, actor = change.writer
-    change.drafts.append(made if source is None else made._replace(source=source, actor=actor))
+    change.drafts.append(draft if source is None else draft._replace(source=source, actor=actor))
     for each in events:
         change.remove(EVENT, each.key)
     return key
 
 
-def _time(event: MemoryVersion) -> str:
-    return moment(event.created_at).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
+def _time_text(event: MemoryVersion) -> str:
+    return from_micros(event.created_at).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
 
 
-_SHOWN = partial(outcome, kind="event_type")  # applications choose their own kinds
+_EVENT_OUTPUTS = partial(format_result, kind="event_type")  # applications choose their own kinds
 """The fields of events that a trace shows."""
 
 
@@ -658,16 +674,16 @@ class RecallMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        new = self._event_of(event_type if kind is None else kind, content, at)
+        new = self._check_event(event_type if kind is None else kind, content, at)
 
         def make(tx: Transaction, change: PendingWrite) -> bool:
             change.drafts.append(new)
-            return too_many(tx, self._ground, change, 1)
+            return is_room_needed(tx, self._context, change, 1)
 
-        text = memory_rows.text_of(new.body or b"")
-        with self._ground.step("recall.append", event_type=new.label, content=text) as step:
-            if self._ground.write(None, make):
-                make_room(self._ground)
+        text = memory_rows.decode_text(new.body or b"")
+        with self._context.step("recall.append", event_type=new.label, content=text) as step:
+            if self._context.write(None, make):
+                make_room(self._context)
             step.finish(lambda: {"event_id": new.key})
         return new.key
 
@@ -683,15 +699,15 @@ class RecallMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        most = self.settings.recall_max_events if limit is ... else limit_given(limit)
-        label = None if kind is None else self._kind(kind)
-        return self._newest("recall.recent", EVENT, most, label=label, outputs=_SHOWN)
+        most = self.settings.recall_max_events if limit is ... else parse_limit(limit)
+        label = None if kind is None else self._clean_kind(kind)
+        return self._list_newest("recall.recent", EVENT, most, label=label, outputs=_EVENT_OUTPUTS)
 
     arecent = awaited(recent)
 
     def get(self, event_id: str) -> Event | None:
         """Return an event by its id; None if it does not exist."""
-        return self._one(EVENT, name_given(event_id, "the id of an event"), layer.event_of, _SHOWN)
+        return self._get_one(EVENT, check_name(event_id, "the id of an event"), layer.event_of, _EVENT_OUTPUTS)
 
     aget = awaited(get)
 
@@ -708,7 +724,7 @@ class RecallMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return self._found(EVENT, text_given(query, "A query"), limit_given(limit))
+        return self._search(EVENT, check_text(query, "A query"), parse_limit(limit))
 
     asearch = awaited(search)
 
@@ -728,20 +744,20 @@ class RecallMemory(Layer):
         """
         if ids is None and kind is None and oldest is None:
             raise InvalidInput("Say which events: give ids, a kind, or how many of the oldest.")
-        wanted = None if ids is None else set(texts_given(ids, "Ids"))
-        label = None if kind is None else self._kind(kind)
-        most = limit_given(oldest)
+        wanted = None if ids is None else set(parse_texts(ids, "Ids"))
+        label = None if kind is None else self._clean_kind(kind)
+        most = parse_limit(oldest)
 
         def make(tx: Transaction, change: PendingWrite) -> int:
-            there = memory_rows.newest(tx, change.view, EVENT, limit=None, label=label)
-            gone = [each for each in there if wanted is None or each.key in wanted][:most]
-            for each in gone:
+            visible = memory_rows.load_newest(tx, change.view, EVENT, limit=None, label=label)
+            evicted = [each for each in visible if wanted is None or each.key in wanted][:most]
+            for each in evicted:
                 change.remove(EVENT, each.key)
-                change.drafts.append(self._archived(each, change.now))
-            return len(gone)
+                change.drafts.append(self._archive_draft(each, change.now))
+            return len(evicted)
 
         given = None if wanted is None else sorted(wanted)
-        return self._ground.write("recall.evict", make, event_ids=given, event_type=label, oldest=oldest)
+        return self._context.write("recall.evict", make, event_ids=given, event_type=label, oldest=oldest)
 
     aevict = awaited(evict, writes=True)
 
@@ -758,30 +774,32 @@ class RecallMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        label = None if kind is None else self._kind(kind)
-        staying = self.settings.recall_max_events if keep is ... else limit_given(keep)
-        return consolidate(self._ground, keep=staying, kind=label, name="recall.summarize")
+        label = None if kind is None else self._clean_kind(kind)
+        keep_count = self.settings.recall_max_events if keep is ... else parse_limit(keep)
+        return consolidate(self._context, keep=keep_count, kind=label, name="recall.summarize")
 
     asummarize = awaited(summarize, writes=True)
 
-    def _event_of(self, kind: str | None, content: str | None, at: datetime | None = None) -> VersionDraft:
+    def _check_event(self, kind: str | None, content: str | None, at: datetime | None = None) -> VersionDraft:
         """Check an event to append, and remove secrets from it.
 
         Raises:
             InvalidInput: An argument is wrong.
         """
-        label = self._kind(kind)
+        label = self._clean_kind(kind)
         if content is None:
             raise InvalidInput('An event has a kind and a content: append("note", "Ana called."), for example.')
-        text = self._ground.clean(text_given(content, "The content of an event"))
-        time = self._ground.now() if at is None else time_given(at, "The time of an event")
-        return VersionDraft(EVENT, self._ground.database.new_id(), body_of(text), time, label=label, findable=True)
+        text = self._context.remove_secrets(check_text(content, "The content of an event"))
+        time = self._context.now() if at is None else check_time(at, "The time of an event")
+        return VersionDraft(EVENT, self._context.database.new_id(), encode_text(text), time, label=label, findable=True)
 
-    def _kind(self, kind: str | None) -> str:
-        return self._ground.clean(name_given(kind, "a kind of event"))
+    def _clean_kind(self, kind: str | None) -> str:
+        return self._context.remove_secrets(check_name(kind, "a kind of event"))
 
-    def _archived(self, kept: MemoryVersion, now: int) -> VersionDraft:
-        tags = [RECALL_EVICTED, f"kind:{kept.label}", f"event:{kept.key}"]
-        said = [[kept.key, kept.created_at, kept.text]]
-        text = f"[{kept.label}] {kept.text}"
-        return memory_rows.moved(record(self._ground.database.new_id(), text, tags, now, events=said), kept)
+    def _archive_draft(self, version: MemoryVersion, now: int) -> VersionDraft:
+        tags = [RECALL_EVICTED, f"kind:{version.label}", f"event:{version.key}"]
+        event_rows = [[version.key, version.created_at, version.text]]
+        text = f"[{version.label}] {version.text}"
+        return memory_rows.inherit_source(
+            record_draft(self._context.database.new_id(), text, tags, now, events=event_rows), version
+        )

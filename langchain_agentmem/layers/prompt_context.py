@@ -30,24 +30,24 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from langchain_agentmem.base.fencing import harmless, on_one_line
-from langchain_agentmem.base.files import path_of_file, whole_file
+from langchain_agentmem.base.fencing import sanitize_line, sanitize_text
+from langchain_agentmem.base.files import check_path, write_atomically
 from langchain_agentmem.errors import InvalidInput, safe_repr
-from langchain_agentmem.language_models.tokens import ARCHIVAL, CORE, CUT, RECALL, Budget, Measure, TokenCounter
+from langchain_agentmem.language_models.tokens import ARCHIVAL, CORE, CUT_MARKER, RECALL, Budget, Measure, TokenCounter
 from langchain_agentmem.layers.layer import CoreEntry, Event, Record
 from langchain_agentmem.layers.memory_layers import PROTECTED_KEYS
 from langchain_agentmem.layers.resource_memory import use_of
 from langchain_agentmem.search.memory_search import Explanation, origin_of
 
 HEADINGS: Mapping[str, str] = {CORE: "## Core Memory", RECALL: "## Recent Events", ARCHIVAL: "## Retrieved Context"}
-NEWEST = 5
+PROMPT_EVENTS = 5
 """The number of newest events that a prompt shows."""
 EVENT_CHARS = 200
 """The characters of an event that a prompt shows."""
 
-_WITHIN_LINE, _WITHIN_ITEM = "\n" + " " * 4, "\n" + " " * 6
-_SIGNS = re.compile(r"[*\\\]]")
-_BEGINNING = re.compile(r"\A(\d{0,9})([#>`~]|[-+*=_.)](?=[\s=*_-]|\Z))")
+_LINE_INDENT, _ITEM_INDENT = "\n" + " " * 4, "\n" + " " * 6
+_LABEL_SIGNS = re.compile(r"[*\\\]]")
+_BLOCK_START = re.compile(r"\A(\d{0,9})([#>`~]|[-+*=_.)](?=[\s=*_-]|\Z))")
 
 T = TypeVar("T")
 Cutter = Callable[[str, int, str], str]
@@ -61,7 +61,7 @@ class PromptPassage(NamedTuple):
         id: Its id.
         content: Its text.
         created_at: The time it was written.
-        about: The label in its line, such as the speaker and the day.
+        label: The label in its line, such as the speaker and the day.
         tags: Its tags.
         kind: Its kind, such as "event".
         score: The relevance to the query; None if unknown.
@@ -73,7 +73,7 @@ class PromptPassage(NamedTuple):
     id: str
     content: str
     created_at: datetime
-    about: str = ""
+    label: str = ""
     tags: tuple[str, ...] = ()
     kind: str = "record"
     score: float | None = None
@@ -113,13 +113,13 @@ class PromptMaterial(NamedTuple):
         core: Core memory, in any order.
         events: The events, oldest first.
         records: The records and passages found, the best first.
-        in_time: Whether those that fit are shown oldest first.
+        chronological: Whether those that fit are shown oldest first.
     """
 
     core: Sequence[CoreEntry] = ()
     events: Sequence[Event] = ()
     records: Sequence[AnyRecord] = ()
-    in_time: bool = False
+    chronological: bool = False
 
     @property
     def data(self) -> dict[str, Any]:
@@ -130,7 +130,7 @@ class PromptMaterial(NamedTuple):
         and, if a search returned one, "score", in their order.
         """
         return {
-            "core": {each.key: each.value for each in in_order(self.core)},
+            "core": {each.key: each.value for each in sort_core(self.core)},
             "recall": [event_data(each) for each in self.events],
             "archival": [record_data(each) for each in self.records],
         }
@@ -144,12 +144,12 @@ def event_data(event: Event) -> dict[str, Any]:
 
 def record_data(record: AnyRecord) -> dict[str, Any]:
     """Convert a record to a dictionary for contexts and exports."""
-    told: dict[str, Any] = {"id": record.id, "content": record.content, "tags": list(record.tags)}
-    told["timestamp"] = record.created_at.timestamp()
-    return told if record.score is None else {**told, "score": record.score}
+    data: dict[str, Any] = {"id": record.id, "content": record.content, "tags": list(record.tags)}
+    data["timestamp"] = record.created_at.timestamp()
+    return data if record.score is None else {**data, "score": record.score}
 
 
-def composed(
+def compose(
     material: PromptMaterial,
     budget: Budget | None = None,
     shorten: Cutter | None = None,
@@ -165,31 +165,31 @@ def composed(
     """
     budget = budget or Budget()
     measure = Measure(budget, counter)
-    fitting = _BudgetFiller(budget, measure)
+    filler = _BudgetFiller(budget, measure)
 
     def worth_of(entry: CoreEntry) -> tuple[Any, ...]:
         return entry.key in PROTECTED_KEYS, entry.importance, entry.updated_at
 
-    entries = in_order(material.core)
-    core = fitting.fill(CORE, entries, list(map(_core_line, entries)), list(map(worth_of, entries)))
-    events = material.events[-NEWEST:]
-    recalled = fitting.fill(RECALL, events, list(map(_event_line, events)), range(len(events)))
-    shown: list[tuple[AnyRecord, str]] = []
-    room = fitting.room(ARCHIVAL)
+    entries = sort_core(material.core)
+    core = filler.fill(CORE, entries, list(map(_core_line, entries)), list(map(worth_of, entries)))
+    events = material.events[-PROMPT_EVENTS:]
+    shown_events = filler.fill(RECALL, events, list(map(_event_line, events)), range(len(events)))
+    record_lines: list[tuple[AnyRecord, str]] = []
+    room = filler.room(ARCHIVAL)
     for record in material.records:
-        if room is not None and measure.size("\n".join(line for _, line in shown)) >= room:
+        if room is not None and measure.size("\n".join(line for _, line in record_lines)) >= room:
             break  # records that are not shown need not be shortened
         most = budget.archival_snippet if room is None else min(budget.archival_snippet, room)
         text = record.content
         if measure.size(text) > most and shorten is not None:
             text = shorten(text, measure.characters(most), "archival snippet")
-        shown.append((record, _record_line(record, measure.cut(text, most))))
-    ranks = list(range(len(shown)))
-    if material.in_time:
-        ranks.sort(key=lambda rank: (shown[rank][0].created_at, getattr(shown[rank][0], "place", 0)))
-    records, lines = [shown[rank][0] for rank in ranks], [shown[rank][1] for rank in ranks]
-    found = fitting.fill(ARCHIVAL, records, lines, [-rank for rank in ranks])
-    return PromptSection(fitting.sections, core, recalled, found)
+        record_lines.append((record, _record_line(record, measure.cut(text, most))))
+    ranks = list(range(len(record_lines)))
+    if material.chronological:
+        ranks.sort(key=lambda rank: (record_lines[rank][0].created_at, getattr(record_lines[rank][0], "place", 0)))
+    records, lines = [record_lines[rank][0] for rank in ranks], [record_lines[rank][1] for rank in ranks]
+    shown_records = filler.fill(ARCHIVAL, records, lines, [-rank for rank in ranks])
+    return PromptSection(filler.sections, core, shown_events, shown_records)
 
 
 class _BudgetFiller:
@@ -217,11 +217,11 @@ class _BudgetFiller:
             lines: The line of each.
             worth: The value of each. Of equals, the last is the most valuable.
         """
-        best = sorted(range(len(lines)), key=lambda place: (worth[place], place), reverse=True)
+        best = sorted(range(len(lines)), key=lambda index: (worth[index], index), reverse=True)
         room, count = self.room(name), len(lines)
 
         def text_of(count: int) -> str:
-            return _section(name, [lines[place] for place in sorted(best[:count])])
+            return _format_section(name, [lines[index] for index in sorted(best[:count])])
 
         if room is not None:
             sizes = range(len(lines) + 1)
@@ -229,18 +229,18 @@ class _BudgetFiller:
         text = text_of(count)
         if lines and not count and room is not None:  # cut the only line, if more than the heading fits
             count, text = 1, self._measure.cut(text_of(1), room)
-            if len(text) <= len(_section(name, [CUT])):
+            if len(text) <= len(_format_section(name, [CUT_MARKER])):
                 text = ""
         if text:
             self.sections[name] = text
-        return [things[place] for place in sorted(best[:count])] if text else []
+        return [things[index] for index in sorted(best[:count])] if text else []
 
 
-def _section(name: str, lines: Sequence[str]) -> str:
+def _format_section(name: str, lines: Sequence[str]) -> str:
     return "\n".join([HEADINGS[name], *lines]) if lines else ""
 
 
-def in_order(entries: Sequence[CoreEntry]) -> list[CoreEntry]:
+def sort_core(entries: Sequence[CoreEntry]) -> list[CoreEntry]:
     """Sort core memory as it is shown: in the order in which its keys were first set."""
     return sorted(entries, key=lambda each: (each.created_at, each.key))
 
@@ -248,44 +248,44 @@ def in_order(entries: Sequence[CoreEntry]) -> list[CoreEntry]:
 def _core_line(entry: CoreEntry) -> str:
     origin = origin_of(entry)
     # The origin is shown if neither a person nor the agent vouches for the value.
-    doubt = f" ({_label(origin)}, {entry.updated_at:%Y-%m-%d})" if origin.startswith(("tool", "import")) else ""
-    return f"**{_label(entry.key)}**{doubt}: {_inset(harmless(entry.value), _WITHIN_LINE)}"
+    doubt = f" ({_escape_label(origin)}, {entry.updated_at:%Y-%m-%d})" if origin.startswith(("tool", "import")) else ""
+    return f"**{_escape_label(entry.key)}**{doubt}: {_indent(sanitize_text(entry.value), _LINE_INDENT)}"
 
 
 def _event_line(event: Event) -> str:
-    text = harmless(event.content)
+    text = sanitize_text(event.content)
     if len(text) > EVENT_CHARS:
-        text = text[:EVENT_CHARS] + CUT
+        text = text[:EVENT_CHARS] + CUT_MARKER
     origin = origin_of(event)
     kind = f"{event.kind}, {origin}" if origin else event.kind
-    return f"- {_bracketed(kind)} {_inset(text, _WITHIN_ITEM)}"
+    return f"- {_bracket(kind)} {_indent(text, _ITEM_INDENT)}"
 
 
 def _record_line(record: AnyRecord, text: str) -> str:
     if isinstance(record, PromptPassage):
-        about = record.about
+        label = record.label
     else:
         origin = origin_of(record)
-        about = f"record, {record.updated_at:%Y-%m-%d}, {origin}" if origin else ""
-    value = _inset(harmless(text), _WITHIN_ITEM)
+        label = f"record, {record.updated_at:%Y-%m-%d}, {origin}" if origin else ""
+    value = _indent(sanitize_text(text), _ITEM_INDENT)
     # Without a label before it, a text could begin a heading or a list of its own.
-    return f"- {_bracketed(about)} {value}" if about else "- " + _BEGINNING.sub(r"\g<1>\\\g<2>", value)
+    return f"- {_bracket(label)} {value}" if label else "- " + _BLOCK_START.sub(r"\g<1>\\\g<2>", value)
 
 
-def _label(text: str) -> str:
+def _escape_label(text: str) -> str:
     """Escape a key or a kind for its line, so that nothing in it ends it early."""
-    return _SIGNS.sub(r"\\\g<0>", on_one_line(text))
+    return _LABEL_SIGNS.sub(r"\\\g<0>", sanitize_line(text))
 
 
-def _bracketed(text: str) -> str:
+def _bracket(text: str) -> str:
     """Put a label in brackets, so that the result is no special token of a model."""
-    label = _label(text)
-    return f"[{label}]" if harmless(f"[{label}]") == f"[{label}]" else f"[\\{label}]"
+    label = _escape_label(text)
+    return f"[{label}]" if sanitize_text(f"[{label}]") == f"[{label}]" else f"[\\{label}]"
 
 
-def _inset(text: str, within: str) -> str:
+def _indent(text: str, indent: str) -> str:
     """Indent the further lines of a text deeper than any heading or entry."""
-    return re.sub(r"[ \t]*\n", within, text).strip()
+    return re.sub(r"[ \t]*\n", indent, text).strip()
 
 
 _FINAL_SIGNS = re.compile(r"[\\`*_\[\]<>|~#]")
@@ -307,23 +307,23 @@ def final_memory(core: Sequence[CoreEntry], events: Sequence[Event], records: Se
     """
     events = sorted(events, key=lambda each: (each.created_at, each.id))
     records = sorted(records, key=lambda each: (each.created_at, each.id))
-    used = [(each, use_of(each.content, each.tags, each.created_at)) for each in records]
-    uses = [use for _, use in used if use is not None]
-    written = [each for each, use in used if use is None]
+    record_uses = [(each, use_of(each.content, each.tags, each.created_at)) for each in records]
+    uses = [use for _, use in record_uses if use is not None]
+    written = [each for each, use in record_uses if use is None]
     tags = Counter(tag for each in written for tag in each.tags)
     return {
-        "core": {each.key: each.value for each in in_order(core)},
+        "core": {each.key: each.value for each in sort_core(core)},
         "recall": [event_data(each) for each in events],
         "archival_summary": {
             "count": len(written),
             "tags": {tag: tags[tag] for tag in sorted(tags, key=lambda tag: (-tags[tag], tag))},
             "records": [
                 {"id": each.id, "tags": list(each.tags), "timestamp": each.created_at.timestamp()}
-                | {"excerpt": _beginning(each.content, 500)}
+                | {"excerpt": _excerpt(each.content, 500)}
                 for each in written
             ],
         },
-        "resources_used": _by_resource(uses),
+        "resources_used": _group_uses(uses),
         "experiment_timeline": _timeline(events, written, uses),
     }
 
@@ -335,21 +335,25 @@ def final_markdown(final: Mapping[str, Any]) -> str:
         final: The result of `final_memory`.
     """
     summary = final["archival_summary"]
-    records = [_item(_final_head(each, ", ".join(each["tags"])), each["excerpt"]) for each in summary["records"]]
+    records = [
+        _format_item(_format_head(each, ", ".join(each["tags"])), each["excerpt"]) for each in summary["records"]
+    ]
     if records:
-        tags = ", ".join(f"{_escaped(tag)} ({count})" for tag, count in summary["tags"].items())
+        tags = ", ".join(f"{_escape(tag)} ({count})" for tag, count in summary["tags"].items())
         records = [f"{summary['count']} records.", *(["", f"Tags: {tags}."] if tags else []), "", *records]
     sections = {
-        "Core Memory": [_item(f"**{_escaped(key)}**", value) for key, value in final["core"].items()],
-        "Events": [_item(_final_head(each, each["type"]), each["content"]) for each in final["recall"]],
+        "Core Memory": [_format_item(f"**{_escape(key)}**", value) for key, value in final["core"].items()],
+        "Events": [_format_item(_format_head(each, each["type"]), each["content"]) for each in final["recall"]],
         "Archival Summary": records,
         "Resources Used": [
-            _item(f"**{_escaped(each['resource_id'])}**, {_final_head(use, use['usage_type'])}", use["context"] or "")
+            _format_item(
+                f"**{_escape(each['resource_id'])}**, {_format_head(use, use['usage_type'])}", use["context"] or ""
+            )
             for each in final["resources_used"]
             for use in each["uses"]
         ],
         "Experiment Timeline": [
-            _item(_final_head(each, ": ".join(filter(None, (each["layer"], each["type"])))), each["summary"])
+            _format_item(_format_head(each, ": ".join(filter(None, (each["layer"], each["type"])))), each["summary"])
             for each in final["experiment_timeline"]
         ],
     }
@@ -376,60 +380,60 @@ def write_final(
     Raises:
         InvalidInput: The two names are equal, or the files cannot be written.
     """
-    folder = path_of_file(output_dir)
+    folder = check_path(output_dir)
     if markdown_name == json_name:
         raise InvalidInput(f"The text and the data of the final memory cannot both be called {safe_repr(json_name)}.")
     markdown_path, json_path = folder / markdown_name, folder / json_name
-    with whole_file(markdown_path, make_folder=True) as text, whole_file(json_path) as data:
+    with write_atomically(markdown_path, make_folder=True) as text, write_atomically(json_path) as data:
         text.write(final_markdown(final))
         # Lone surrogates, which UTF-8 cannot encode, are written as escapes.
-        whole = json.dumps(final, ensure_ascii=False, indent=2)
-        data.write(_SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", whole) + "\n")
+        encoded = json.dumps(final, ensure_ascii=False, indent=2)
+        data.write(_SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", encoded) + "\n")
     return markdown_path, json_path
 
 
-def _by_resource(uses: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    found: dict[str, list[dict[str, Any]]] = {}
+def _group_uses(uses: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    uses_by_id: dict[str, list[dict[str, Any]]] = {}
     for use in uses:
-        found.setdefault(use["resource_id"], []).append({key: use[key] for key in use if key != "resource_id"})
-    return [{"resource_id": name, "uses": found[name]} for name in sorted(found)]
+        uses_by_id.setdefault(use["resource_id"], []).append({key: use[key] for key in use if key != "resource_id"})
+    return [{"resource_id": name, "uses": uses_by_id[name]} for name in sorted(uses_by_id)]
 
 
 def _timeline(
     events: Sequence[Event], records: Sequence[AnyRecord], uses: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    happened = [(each.created_at.timestamp(), "recall", each.kind, each.content) for each in events]
-    happened += [(each.created_at.timestamp(), "archival", ", ".join(each.tags), each.content) for each in records]
+    entries = [(each.created_at.timestamp(), "recall", each.kind, each.content) for each in events]
+    entries += [(each.created_at.timestamp(), "archival", ", ".join(each.tags), each.content) for each in records]
     for use in uses:
         text = ": ".join(filter(None, (use["resource_id"], use["context"])))
-        happened += [(use["timestamp"], "resource", use["usage_type"], text)]
-    happened.sort(key=lambda each: each[0])
+        entries += [(use["timestamp"], "resource", use["usage_type"], text)]
+    entries.sort(key=lambda each: each[0])
     return [
-        {"timestamp": time, "layer": layer, "type": kind, "summary": _beginning(text, 200)}
-        for time, layer, kind, text in happened
+        {"timestamp": time, "layer": layer, "type": kind, "summary": _excerpt(text, 200)}
+        for time, layer, kind, text in entries
     ]
 
 
-def _beginning(text: str, most: int) -> str:
+def _excerpt(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def _item(head: str, text: str) -> str:
+def _format_item(head: str, text: str) -> str:
     """Format a list item: its text after its head, or several lines as a fenced block."""
-    text = harmless(text).strip("\n")
+    text = sanitize_text(text).strip("\n")
     if "\n" not in text:
-        return f"- {head}: {_escaped(text.strip())}" if text.strip() else f"- {head}"
+        return f"- {head}: {_escape(text.strip())}" if text.strip() else f"- {head}"
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     block = [f"  {line}" if line.strip() else "" for line in (fence + "text", *text.split("\n"), fence)]
     return "\n".join([f"- {head}:", "", *block])
 
 
-def _final_head(told: Mapping[str, Any], kind: str) -> str:
-    time = f"{datetime.fromtimestamp(told['timestamp'], UTC):%Y-%m-%d %H:%M:%S} UTC"
-    return f"{time} \\[{_escaped(kind)}\\]" if kind else time
+def _format_head(entry: Mapping[str, Any], kind: str) -> str:
+    time = f"{datetime.fromtimestamp(entry['timestamp'], UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{time} \\[{_escape(kind)}\\]" if kind else time
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Return a text on one line, with all Markdown escaped."""
-    return _FINAL_SIGNS.sub(r"\\\g<0>", on_one_line(text))
+    return _FINAL_SIGNS.sub(r"\\\g<0>", sanitize_line(text))

@@ -50,16 +50,16 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, NonNegativeInt, StringConstraints, ValidationError
 
 from langchain_agentmem.base.argument_checks import Options, check_value, describe_fault
-from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.clock import from_micros
 from langchain_agentmem.base.concurrency import awaited
-from langchain_agentmem.base.data_tables import data_table, read_yaml
+from langchain_agentmem.base.data_tables import load_data_table, parse_yaml
 from langchain_agentmem.base.encoding import encode
-from langchain_agentmem.base.files import path_of_file
+from langchain_agentmem.base.files import check_path
 from langchain_agentmem.base.redaction import redact, redact_value
 from langchain_agentmem.errors import InvalidInput, safe_repr
-from langchain_agentmem.layers.compression import truncated
+from langchain_agentmem.layers.compression import truncate
 from langchain_agentmem.layers.layer import Layer, LayerContext
-from langchain_agentmem.layers.memory_layers import ArchivalMemory, CoreMemory, CoreValue, everything, record
+from langchain_agentmem.layers.memory_layers import ArchivalMemory, CoreMemory, CoreValue, core_versions, record_draft
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import PendingWrite
 from langchain_agentmem.rewinding.memory_rows import RECORD, MemoryVersion, MemoryView
@@ -67,20 +67,20 @@ from langchain_agentmem.storage import Transaction
 
 EntryT = TypeVar("EntryT", bound=BaseModel)
 
-LARGEST = 500_000
+MAX_FILE_BYTES = 500_000
 """The most bytes of a resource file."""
 ITEM_CHARS = 6_000
 """The most characters of an item that are kept in memory."""
-CLASSES = {"local": "local_data", "github": "github", "huggingface": "huggingface"}
+CLASS_OF_SOURCE = {"local": "local_data", "github": "github", "huggingface": "huggingface"}
 """The class of an item in a snapshot, by its source."""
 
-_TABLES = data_table("layers/resource_tables.yaml")
-_SOURCES = {**{each: each for each in CLASSES}, "local_data": "local"}
+_TABLES = load_data_table("layers/resource_tables.yaml")
+_SOURCE_OF_CLASS = {**{each: each for each in CLASS_OF_SOURCE}, "local_data": "local"}
 _LONGEST_ID = 480
 """The longest id of an item, which has to fit into a tag."""
-_IGNORED = frozenset(_TABLES["ignored"].split())
-_SECRET_FILES, _SECRET_ENDS = _TABLES["secret_files"].split(), tuple(_TABLES["secret_ends"].split())
-_TEXT_NAMES, _TEXT_ENDS = _TABLES["text_names"].split(), tuple(_TABLES["text_ends"].split())
+_IGNORED_NAMES = frozenset(_TABLES["ignored"].split())
+_SECRET_FILES, _SECRET_SUFFIXES = _TABLES["secret_files"].split(), tuple(_TABLES["secret_ends"].split())
+_TEXT_NAMES, _TEXT_SUFFIXES = _TABLES["text_names"].split(), tuple(_TABLES["text_ends"].split())
 _MOST_ENTRIES = 2_000
 _TREE_CHARS = 2_000
 
@@ -185,24 +185,25 @@ def build_resource_snapshot(
     Raises:
         InvalidInput: The resource file or the config is wrong.
     """
-    given = check_value(Mapping[Any, Any] | None, config, "config") or {}
-    file = path_of_file(resource_file)
-    data, content = _read(file)
-    sources, items = _parsed(content)
+    options = check_value(Mapping[Any, Any] | None, config, "config") or {}
+    file = check_path(resource_file)
+    data, content = _read_resource_file(file)
+    sources, items = _parse_resources(content)
     folder = Path(os.path.realpath(file.parent))
-    root = folder if given.get("workspace_root") is None else given["workspace_root"]
+    root = folder if options.get("workspace_root") is None else options["workspace_root"]
     if not isinstance(root, str | os.PathLike) or not Path(root).is_dir():
         raise InvalidInput(f"workspace_root must be the path of a folder, not {safe_repr(root)}.")
-    clean = redact if given.get("redact_secrets", True) else str
+    clean = redact if options.get("redact_secrets", True) else str
     workspace = Path(os.path.realpath(root)) if resolve_paths else None
-    snapshots = [_snapshot(key, *each, folder, workspace, clean) for key, each in items.items()]
+    snapshots = [_snapshot_item(key, *each, folder, workspace, clean) for key, each in items.items()]
     normalized: dict[str, Any] = {
-        kind: [each.model_dump() for (of, _), each in sources.items() if of == kind] for kind in CLASSES
+        kind: [each.model_dump() for (source_kind, _), each in sources.items() if source_kind == kind]
+        for kind in CLASS_OF_SOURCE
     }
     normalized["items"] = [{"id": key, **item.model_dump()} for key, (item, _) in items.items()]
-    stable = normalized | {"local": [entry | {"host_path": ""} for entry in normalized["local"]]}
+    stable_config = normalized | {"local": [entry | {"host_path": ""} for entry in normalized["local"]]}
     return {
-        "digest": _digest({"config": stable, "items": {item["id"]: item["digest"] for item in snapshots}}),
+        "digest": _digest({"config": stable_config, "items": {item["id"]: item["digest"] for item in snapshots}}),
         "resource_file_sha": hashlib.sha256(data).hexdigest(),
         "config_normalized": normalized,
         "items": snapshots,
@@ -212,56 +213,56 @@ def build_resource_snapshot(
 # -- the file ------------------------------------------------------------------------------------------------------
 
 
-def _read(file: Path) -> tuple[bytes, Mapping[str, Any]]:
-    shown = f"The resource file {safe_repr(str(file))}"
+def _read_resource_file(file: Path) -> tuple[bytes, Mapping[str, Any]]:
+    label = f"The resource file {safe_repr(str(file))}"
     try:
         with file.open("rb") as opened:
-            data = opened.read(LARGEST + 1)
+            data = opened.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise InvalidInput(f"{shown} cannot be read: {error.strerror or error}.") from error
-    if len(data) > LARGEST:
-        raise InvalidInput(f"{shown} has more than {LARGEST:,} bytes.")
+        raise InvalidInput(f"{label} cannot be read: {error.strerror or error}.") from error
+    if len(data) > MAX_FILE_BYTES:
+        raise InvalidInput(f"{label} has more than {MAX_FILE_BYTES:,} bytes.")
     try:
         text = data.decode("utf-8-sig")
         try:
             content = json.loads(text)
         except ValueError:
-            content = read_yaml(text)
+            content = parse_yaml(text)
     except (ValueError, RecursionError, InvalidInput) as error:
-        raise InvalidInput(f"{shown} is neither JSON nor YAML: {error!s:.300}") from error
+        raise InvalidInput(f"{label} is neither JSON nor YAML: {error!s:.300}") from error
     if isinstance(content, list):
         content = {"items": content}
     if not isinstance(content, Mapping):
-        raise InvalidInput(f"{shown} must hold an object with local, github, huggingface, items.")
+        raise InvalidInput(f"{label} must hold an object with local, github, huggingface, items.")
     return data, content
 
 
-def _parsed(content: Mapping[str, Any]) -> tuple[Sources, Items]:
+def _parse_resources(content: Mapping[str, Any]) -> tuple[Sources, Items]:
     """Check the content of a resource file.
 
     Raises:
         InvalidInput: It holds a wrong entry, which is named.
     """
     sources: Sources = {}
-    for kind in CLASSES:
-        for where, entry in _entries(content, kind):
-            source = _checked(ResourceSource, entry, where)
+    for kind in CLASS_OF_SOURCE:
+        for where, entry in _list_entries(content, kind):
+            source = _validate(ResourceSource, entry, where)
             for field in ("name", "host_path" if kind == "local" else "repo"):
                 if not getattr(source, field):
                     raise InvalidInput(f"{where} of the resource file has no {field}.")
-            _add(sources, (kind, source.name), source)
+            _add_unique(sources, (kind, source.name), source)
     items: Items = {}
-    for where, entry in _entries(content, "items" if "items" in content else "resources"):
-        _add(items, *_item(entry, sources, where))
+    for where, entry in _list_entries(content, "items" if "items" in content else "resources"):
+        _add_unique(items, *_parse_item(entry, sources, where))
     named = {(item.source, item.resource) for item, _ in items.values()}
     for (kind, name), source in sources.items():
         if (kind, name) not in named:
-            whole = {"source": kind, "resource": name, "class": _TABLES["kinds_of_use"].get(source.use, "")}
-            _add(items, *_item(whole, sources, name))
+            implied = {"source": kind, "resource": name, "class": _TABLES["kinds_of_use"].get(source.use, "")}
+            _add_unique(items, *_parse_item(implied, sources, name))
     return dict(sorted(sources.items())), dict(sorted(items.items()))
 
 
-def _entries(content: Mapping[str, Any], key: str) -> list[tuple[str, dict[Any, Any]]]:
+def _list_entries(content: Mapping[str, Any], key: str) -> list[tuple[str, dict[Any, Any]]]:
     """Return the entries of a list, each with its place and without its nulls and empty texts."""
     entries = check_value(list[dict[Any, Any]] | None, content.get(key), key) or ()
     return [
@@ -270,69 +271,71 @@ def _entries(content: Mapping[str, Any], key: str) -> list[tuple[str, dict[Any, 
     ]
 
 
-def _add(found: dict[Any, Any], key: Any, value: Any) -> None:
+def _add_unique(found: dict[Any, Any], key: Any, value: Any) -> None:
     if key in found:
         raise InvalidInput(f"Two entries of the resource file are called {safe_repr(key)}.")
     found[key] = value
 
 
-def _checked(kind: type[EntryT], entry: Mapping[str, Any], where: str) -> EntryT:
+def _validate(kind: type[EntryT], entry: Mapping[str, Any], where: str) -> EntryT:
     try:
         return kind.model_validate(entry)
     except ValidationError as error:
         raise InvalidInput(f"{where} of the resource file is wrong: {describe_fault(error)}") from error
 
 
-def _item(entry: Mapping[str, Any], sources: Sources, where: str) -> tuple[str, tuple[ResourceItem, ResourceSource]]:
+def _parse_item(
+    entry: Mapping[str, Any], sources: Sources, where: str
+) -> tuple[str, tuple[ResourceItem, ResourceSource]]:
     """Return the id of an item, and the item with its source."""
-    given = str(entry.get("class", ""))
-    limits = _TABLES["limits"].get("" if given in _SOURCES else given, {})
-    item = _checked(ResourceItem, {"include_content": "include_files" in entry, **limits, **entry}, where)
-    of = _SOURCES.get(item.source or item.kind)
+    class_name = str(entry.get("class", ""))
+    limits = _TABLES["limits"].get("" if class_name in _SOURCE_OF_CLASS else class_name, {})
+    item = _validate(ResourceItem, {"include_content": "include_files" in entry, **limits, **entry}, where)
+    source_kind = _SOURCE_OF_CLASS.get(item.source or item.kind)
     if item.resource:
-        found = [key for key in sources if key[1] == item.resource and of in (None, key[0])]
+        found = [key for key in sources if key[1] == item.resource and source_kind in (None, key[0])]
         if len(found) != 1:
             raise InvalidInput(
                 f"{where} is of the resource {safe_repr(item.resource)}, and there is {'several' if found else 'no'} "
-                f"{of or 'such'} one with that name in the file. Give its name and source, or repo or repo_id."
+                f"{source_kind or 'such'} one with that name in the file. Give its name and source, or repo or repo_id."
             )
-        of, source = found[0][0], sources[found[0]]
+        source_kind, source = found[0][0], sources[found[0]]
     else:
-        of = of or ("huggingface" if "repo_id" in entry else "github" if item.repo else "local")
-        if of != "local" and not item.repo:
+        source_kind = source_kind or ("huggingface" if "repo_id" in entry else "github" if item.repo else "local")
+        if source_kind != "local" and not item.repo:
             raise InvalidInput(f"{where} names neither a resource nor a repository.")
         source = ResourceSource(repo=item.repo, ref=item.ref)
     origin, path = source.name or source.repo, item.path or "."
     if not item.path and not origin:
         raise InvalidInput(f"{where} of the resource file has no path.")
     name = item.name or (origin if path == "." else path).rstrip("/").rpartition("/")[2]
-    key = f"{item.kind or CLASSES[of]}:{name}:{of}:{origin}:{path}"
+    key = f"{item.kind or CLASS_OF_SOURCE[source_kind]}:{name}:{source_kind}:{origin}:{path}"
     if len(key) > _LONGEST_ID:
         raise InvalidInput(f"The id {safe_repr(key)} has more than {_LONGEST_ID} characters. Shorten its name.")
-    kind = "" if item.kind in _SOURCES else item.kind
-    known = {"name": name, "kind": kind, "source": of, "resource": origin, "path": path}
-    return key, (item.model_copy(update=known), source)
+    kind = "" if item.kind in _SOURCE_OF_CLASS else item.kind
+    resolved = {"name": name, "kind": kind, "source": source_kind, "resource": origin, "path": path}
+    return key, (item.model_copy(update=resolved), source)
 
 
 # -- snapshots -----------------------------------------------------------------------------------------------------
 
 
-def _snapshot(
+def _snapshot_item(
     key: str, item: ResourceItem, source: ResourceSource, folder: Path, root: Path | None, clean: Callable[[str], str]
 ) -> dict[str, Any]:
     """Take the snapshot of one item."""
     path, status = item.path, "pending"
-    tree, excerpt, reason, found = "", "", "", None
+    tree, excerpt, reason, digest_input = "", "", "", None
     if root is not None and item.source == "local":
-        local = folder / source.host_path / below(path, source.mount_path)
+        local = folder / source.host_path / path_below(path, source.mount_path)
         try:
-            tree, excerpt, reason, found = _read_item(item, root, local, clean)
+            tree, excerpt, reason, digest_input = _read_item(item, root, local, clean)
             path, status = os.path.normpath(local), "available"
         except OSError as error:
-            reason, status = _reason(error), "failed"
+            reason, status = _error_reason(error), "failed"
     return {
         "id": key,
-        "class": CLASSES[item.source],
+        "class": CLASS_OF_SOURCE[item.source],
         "fetch_status": status,
         "path": str(PurePosixPath(source.mount_path, item.path)) if source.mount_path else path,
         "tree_summary": tree,
@@ -340,8 +343,8 @@ def _snapshot(
         "name": item.name,
         "kind": item.kind,
         "notes": clean(item.notes),
-        "digest": _digest({"id": key, "notes": item.notes, "status": status, "found": found}),
-        "reason": truncated(clean(reason), 300),
+        "digest": _digest({"id": key, "notes": item.notes, "status": status, "found": digest_input}),
+        "reason": truncate(clean(reason), 300),
     }
 
 
@@ -349,15 +352,15 @@ def _digest(value: Any) -> str:
     return f"sha256:{hashlib.sha256(encode(value)).hexdigest()}"
 
 
-def below(path: str, mount: str) -> PurePosixPath:
+def path_below(path: str, mount: str) -> PurePosixPath:
     """Return the rest of a path below a mount, or the path if it is not below it.
 
     Args:
         path: `/workspace/data/a.txt`.
         mount: `/workspace`; `/workspace2` is not below it. "" for none.
     """
-    whole = PurePosixPath(path)
-    return whole.relative_to(mount) if mount and whole.is_relative_to(mount) else whole
+    full = PurePosixPath(path)
+    return full.relative_to(mount) if mount and full.is_relative_to(mount) else full
 
 
 def _read_item(
@@ -368,34 +371,34 @@ def _read_item(
     Raises:
         OSError: The item cannot be read, or is outside of the workspace.
     """
-    path = _within(root, path)
+    path = _resolve_within(root, path)
     most = item.max_total_chars or ITEM_CHARS
     if path.is_file():
-        piece, stamp = _read_file(path.name, path, item.max_chars, clean)
-        return "", truncated(piece, most) if item.include_content else "", "", {"file": stamp}
+        piece, stamp = _excerpt_file(path.name, path, item.max_chars, clean)
+        return "", truncate(piece, most) if item.include_content else "", "", {"file": stamp}
     if not path.is_dir():
         raise OSError("There is no file or folder at this path.")
-    listed = _list_folder(path)
+    entries = _list_folder(path)
     pieces: list[str] = []
     stamps: dict[str, list[Any] | None] = {}
     reason = ""
-    for name, file in _chosen(item, listed, root, path) if item.include_content else ():
+    for name, file in _choose_files(item, entries, root, path) if item.include_content else ():
         try:
-            piece, stamps[name] = _read_file(name, file, item.max_chars, clean)
+            piece, stamps[name] = _excerpt_file(name, file, item.max_chars, clean)
         except OSError as error:
             piece, stamps[name] = f"File: {name} (not readable)", None
-            reason = reason or f"{name}: {_reason(error)}"
+            reason = reason or f"{name}: {_error_reason(error)}"
         pieces.append(piece)
-    tree = _tree(listed) if item.include_tree else ""
-    found = {"tree": [(_printable(each), *more) for each, *more in listed[:_MOST_ENTRIES]], "files": stamps}
-    return tree, truncated("\n\n".join(pieces), most), reason, found
+    tree = _format_tree(entries) if item.include_tree else ""
+    digest_input = {"tree": [(_printable(each), *more) for each, *more in entries[:_MOST_ENTRIES]], "files": stamps}
+    return tree, truncate("\n\n".join(pieces), most), reason, digest_input
 
 
-def _reason(error: OSError) -> str:
+def _error_reason(error: OSError) -> str:
     return f"It cannot be read: {error.strerror}." if error.strerror else str(error)
 
 
-def _within(root: Path, path: Path) -> Path:
+def _resolve_within(root: Path, path: Path) -> Path:
     """Resolve a path, links included.
 
     Raises:
@@ -412,42 +415,44 @@ def _list_folder(root: Path) -> list[tuple[str, str, int]]:
 
     More paths than `_MOST_ENTRIES` mean that the listing is incomplete.
     """
-    listed: list[tuple[str, str, int]] = []
+    entries: list[tuple[str, str, int]] = []
     next(root.iterdir(), None)  # raises if it cannot be read
     for folder, folders, files in os.walk(root):
-        folders[:] = [name for name in sorted(folders) if name not in _IGNORED]
-        for path in (Path(folder, name) for name in (*folders, *files) if name not in _IGNORED):
+        folders[:] = [name for name in sorted(folders) if name not in _IGNORED_NAMES]
+        for path in (Path(folder, name) for name in (*folders, *files) if name not in _IGNORED_NAMES):
             kind = "@" if path.is_symlink() else "/" if path.is_dir() else "" if path.is_file() else "?"
-            listed.append((path.relative_to(root).as_posix(), kind, 0 if kind else path.lstat().st_size))
-        if len(listed) > _MOST_ENTRIES:
+            entries.append((path.relative_to(root).as_posix(), kind, 0 if kind else path.lstat().st_size))
+        if len(entries) > _MOST_ENTRIES:
             break
-    return sorted(listed, key=lambda entry: entry[0].split("/"))
+    return sorted(entries, key=lambda entry: entry[0].split("/"))
 
 
-def _tree(listed: Sequence[tuple[str, str, int]]) -> str:
+def _format_tree(entries: Sequence[tuple[str, str, int]]) -> str:
     """Format a folder as lines of paths; folders end with a slash, links with an at sign."""
-    lines = [_printable(path) + mark for path, mark, _ in listed[:200]]
+    lines = [_printable(path) + mark for path, mark, _ in entries[:200]]
     while sum(len(line) + 1 for line in lines) > _TREE_CHARS:
         lines.pop()
-    return "\n".join([*lines, "… and more"] if len(lines) < len(listed) else lines)
+    return "\n".join([*lines, "… and more"] if len(lines) < len(entries) else lines)
 
 
-def _chosen(
-    item: ResourceItem, listed: Sequence[tuple[str, str, int]], root: Path, folder: Path
+def _choose_files(
+    item: ResourceItem, entries: Sequence[tuple[str, str, int]], root: Path, folder: Path
 ) -> list[tuple[str, Path]]:
     """Return the files to excerpt: those the item names, else the most informative."""
     if item.include_files:
         paths = [Path(each) for each in dict.fromkeys(item.include_files)]
-        return [(_printable(each.as_posix()), _within(root, folder / each)) for each in paths][: item.max_files or None]
+        return [(_printable(each.as_posix()), _resolve_within(root, folder / each)) for each in paths][
+            : item.max_files or None
+        ]
     texts = []
-    for path, mark, _ in listed:
+    for path, mark, _ in entries:
         name = path.rpartition("/")[2].lower()
-        if not mark and (name.endswith(_TEXT_ENDS) or name in _TEXT_NAMES) and not _is_secret_name(name):
+        if not mark and (name.endswith(_TEXT_SUFFIXES) or name in _TEXT_NAMES) and not _is_secret_name(name):
             texts.append((not name.startswith("readme"), path.count("/"), path))
     return [(_printable(path), folder / path) for *_, path in sorted(texts)[: item.max_files]]
 
 
-def _read_file(name: str, path: Path, most: int, clean: Callable[[str], str]) -> tuple[str, list[Any]]:
+def _excerpt_file(name: str, path: Path, most: int, clean: Callable[[str], str]) -> tuple[str, list[Any]]:
     """Return the beginning of a file, and its size and digest, which detect changes.
 
     Raises:
@@ -457,18 +462,18 @@ def _read_file(name: str, path: Path, most: int, clean: Callable[[str], str]) ->
         raise OSError("There is no file at this path.")
     with path.open("rb") as file:
         data, size = file.read(1 << 23), os.fstat(file.fileno()).st_size
-    stamp, about = [size, hashlib.sha256(data).hexdigest()], f"File: {name} ({size} bytes"
+    stamp, header = [size, hashlib.sha256(data).hexdigest()], f"File: {name} ({size} bytes"
     if _is_secret_name(name.rpartition("/")[2].lower()):
-        return f"{about}, not shown)", stamp
+        return f"{header}, not shown)", stamp
     text = data[: 1 << 18].decode("utf-8-sig", "replace")
     if "\0" in text or text.count("\ufffd") * 20 > len(text):
-        return f"{about}, binary)", stamp
+        return f"{header}, binary)", stamp
     text = clean(text.rstrip("\ufffd"))  # the last character may be cut; half a secret is not recognized
-    return f"{about})\n{truncated(text, most) if most else text}", stamp
+    return f"{header})\n{truncate(text, most) if most else text}", stamp
 
 
 def _is_secret_name(name: str) -> bool:
-    return name in _SECRET_FILES or name.startswith(".env") or name.endswith(_SECRET_ENDS)
+    return name in _SECRET_FILES or name.startswith(".env") or name.endswith(_SECRET_SUFFIXES)
 
 
 def _printable(path: str) -> str:
@@ -528,8 +533,8 @@ class ResourceMemory(Layer):
         archival: Its archival memory.
     """
 
-    def __init__(self, ground: LayerContext, core: CoreMemory, archival: ArchivalMemory) -> None:
-        super().__init__(ground)
+    def __init__(self, context: LayerContext, core: CoreMemory, archival: ArchivalMemory) -> None:
+        super().__init__(context)
         self._core = core
         self._archival = archival
 
@@ -555,36 +560,36 @@ class ResourceMemory(Layer):
         Raises:
             InvalidInput: The file or an argument is wrong, or core memory has no room for the index.
         """
-        given = check_value(Mapping[Any, Any] | None, config, "config") or {}
-        given = {"redact_secrets": self.settings.redact_secrets, **given}
-        snapshot = build_resource_snapshot(resource_file, given, resolve_paths)
-        name = self._ground.clean(Path(os.fsdecode(resource_file)).name)
+        options = check_value(Mapping[Any, Any] | None, config, "config") or {}
+        options = {"redact_secrets": self.settings.redact_secrets, **options}
+        snapshot = build_resource_snapshot(resource_file, options, resolve_paths)
+        name = self._context.remove_secrets(Path(os.fsdecode(resource_file)).name)
         items = [{**item, "file": name} for item in snapshot["items"]]
-        if self._ground.settings.redact_secrets:
+        if self._context.settings.redact_secrets:
             items = redact_value(items)
         for item in items:
-            item["content_excerpt"] = truncated(item["content_excerpt"], ITEM_CHARS)
+            item["content_excerpt"] = truncate(item["content_excerpt"], ITEM_CHARS)
 
         def make(tx: Transaction, change: PendingWrite) -> None:
-            there = {each.extra["resource"]["id"]: each for each in _items(tx, change.view)}
+            known_items = {each.extra["resource"]["id"]: each for each in _item_versions(tx, change.view)}
             named = {item["id"] for item in items}
             others = []
-            for key, old in there.items():
+            for key, old in known_items.items():
                 if old.extra["resource"]["file"] != name and key not in named:
                     others.append(old.extra["resource"])
                 elif key not in named:
                     change.remove(RECORD, old.key)
             for item in items:
-                known = there.get(item["id"])
+                known = known_items.get(item["id"])
                 if known is None or known.extra["resource"] != item:
-                    key = self._ground.database.new_id() if known is None else known.key
-                    body = truncated(_body(item), ITEM_CHARS)
-                    draft = record(key, body, _tags(item), change.now, resource=item)
+                    key = self._context.database.new_id() if known is None else known.key
+                    body = truncate(_item_body(item), ITEM_CHARS)
+                    draft = record_draft(key, body, _item_tags(item), change.now, resource=item)
                     change.drafts.append(draft._replace(label=_LABEL))
-            self._index(tx, change, snapshot["digest"], [*items, *others])
+            self._write_index(tx, change, snapshot["digest"], [*items, *others])
 
         outputs = {"resource_ids": [item["id"] for item in items], "digest": snapshot["digest"]}
-        self._ground.write("resources.load", make, file=name, outputs=lambda _: outputs)
+        self._context.write("resources.load", make, file=name, outputs=lambda _: outputs)
         return snapshot
 
     aload = awaited(load, writes=True)
@@ -605,7 +610,7 @@ class ResourceMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        time = moment(self._ground.now()).timestamp()
+        time = from_micros(self._context.now()).timestamp()
         use = ResourceUse(resource_id=resource_id, usage_type=usage_type, context=context, timestamp=time)
         content = json.dumps(use.model_dump(), ensure_ascii=False)
         return self._archival.write(content, [RESOURCE_USED, f"resource_id:{resource_id}"])
@@ -616,37 +621,40 @@ class ResourceMemory(Layer):
         """Return the remembered items in the form of snapshots, ordered by id."""
 
         def look(tx: Transaction, view: MemoryView) -> list[dict[str, Any]]:
-            items = [dict(each.extra["resource"]) for each in _items(tx, view)]
+            items = [dict(each.extra["resource"]) for each in _item_versions(tx, view)]
             for item in items:
                 del item["file"]
             return sorted(items, key=lambda item: str(item["id"]))
 
-        return self._ground.read("resources.items", look)
+        return self._context.read("resources.items", look)
 
     aitems = awaited(items)
 
-    def used(self) -> list[dict[str, Any]]:
+    def uses(self) -> list[dict[str, Any]]:
         """Return uses, oldest first: "resource_id", "usage_type", "context", "timestamp"."""
         records = self._archival.all([RESOURCE_USED])
         return [use for each in records if (use := use_of(each.content, each.tags, each.created_at))]
 
-    aused = awaited(used)
+    auses = awaited(uses)
 
-    def _index(self, tx: Transaction, change: PendingWrite, digest: str, items: list[dict[str, Any]]) -> None:
+    def _write_index(self, tx: Transaction, change: PendingWrite, digest: str, items: list[dict[str, Any]]) -> None:
         """Write an index of all items to core memory."""
         lines = [f"- {item['id']} ({item['fetch_status']})" for item in sorted(items, key=lambda item: str(item["id"]))]
         index = "\n".join([f"{len(items)} resources; each is a record tagged resource_id:<id>", *lines])
-        named, told = CoreValue(RESOURCE_INDEX, "", _IMPORTANCE), CoreValue(RESOURCE_DIGEST, digest, _IMPORTANCE)
-        room = self._core._room(everything(tx, change.view), [named, told])
+        index_value, digest_value = (
+            CoreValue(RESOURCE_INDEX, "", _IMPORTANCE),
+            CoreValue(RESOURCE_DIGEST, digest, _IMPORTANCE),
+        )
+        room = self._core._room_left(core_versions(tx, change.view), [index_value, digest_value])
         most = max(0, min(room, 1_000, self.settings.core_max_chars // 2))
-        self._core._add_to(tx, change, [named._replace(value=truncated(index, most)), told])
+        self._core._add_values(tx, change, [index_value._replace(value=truncate(index, most)), digest_value])
 
 
-def _items(tx: Transaction, view: MemoryView) -> list[MemoryVersion]:
-    return memory_rows.newest(tx, view, RECORD, limit=None, label=_LABEL)
+def _item_versions(tx: Transaction, view: MemoryView) -> list[MemoryVersion]:
+    return memory_rows.load_newest(tx, view, RECORD, limit=None, label=_LABEL)
 
 
-def _tags(item: Mapping[str, Any]) -> list[str]:
+def _item_tags(item: Mapping[str, Any]) -> list[str]:
     kind = item["kind"] or item["class"]
     named = {"id": item["id"], "class": kind, "name": item["name"], "source": item["class"], "path": item["path"]}
     tags = [RESOURCE_ITEM, *(f"resource_{name}:{value}" for name, value in named.items())]
@@ -654,7 +662,7 @@ def _tags(item: Mapping[str, Any]) -> list[str]:
     return tags if item["fetch_status"] == "available" else [*tags, RESOURCE_PENDING]
 
 
-def _body(item: Mapping[str, Any]) -> str:
+def _item_body(item: Mapping[str, Any]) -> str:
     """Format an item as text for a model."""
     status, reason = item["fetch_status"], item["reason"]
     lines = {

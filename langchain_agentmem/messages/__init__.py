@@ -17,6 +17,6 @@ without it. Fields that only LangChain has are kept under `langchain`; fields th
 survive: bodies are bytes, encoded with `surrogatepass`.
 """
 
-from langchain_agentmem.base.lazy_imports import lazily
+from langchain_agentmem.base.lazy_imports import lazy_exports
 
-__getattr__, __dir__ = lazily(__name__, {"MessageContent": "langchain_agentmem.messages.role_rounds"})
+__getattr__, __dir__ = lazy_exports(__name__, {"MessageContent": "langchain_agentmem.messages.role_rounds"})

@@ -4,8 +4,8 @@
 
 Providers refuse a result without its call, a call without its result, a system message in the middle, an empty message,
 a conversation that no user begins, two turns of the assistant in a row, a user right after a result, and ids of calls
-that are too long or have unsupported characters. `repaired` fixes all this in a copy, loses no text, and keeps the
-order otherwise. Results move to their calls, and a missing result is replaced by a placeholder. A result without a
+that are too long or have unsupported characters. `repair_messages` fixes all this in a copy, loses no text, and keeps
+the order otherwise. Results move to their calls, and a missing result is replaced by a placeholder. A result without a
 call becomes a user message, and short filler messages restore the alternation of roles. A refused id is replaced by
 one derived from it, the same each time. A call that could not be parsed becomes a call whose argument is the raw text,
 since not every client sends it otherwise.
@@ -34,25 +34,33 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.tool import tool_call
 
-from langchain_agentmem.base.encoding import CALLS, IMAGES, TEXTS, THOUGHTS, is_image, kind_of, replace_surrogates
-from langchain_agentmem.base.fencing import fenced
+from langchain_agentmem.base.encoding import (
+    CALL_TYPES,
+    IMAGE_TYPES,
+    REASONING_TYPES,
+    TEXT_TYPES,
+    block_type,
+    is_image,
+    replace_surrogates,
+)
+from langchain_agentmem.base.fencing import fence_text
 from langchain_agentmem.messages.message_marks import (
     ALTERED,
+    ASSISTANT_IMAGES,
     BEGINNING,
+    CONTINUATION,
     FILLER,
-    GOES_ON,
-    MADE,
-    MADE_IMAGES,
+    GENERATED_MARK,
     NO_ANSWER,
     NO_RESULT,
     RESULT,
     M,
-    altered,
+    alter_message,
     is_filler,
     is_injected,
     summary_in,
 )
-from langchain_agentmem.messages.provider_content import made_image
+from langchain_agentmem.messages.provider_content import generated_image
 
 _ROLES = {"human": "user", "ai": "assistant", "function": "tool"}
 _CALL_BLOCKS = frozenset({"tool_use", "tool_call"})
@@ -72,7 +80,7 @@ def calls_of(message: BaseMessage) -> list[dict[str, Any]]:
         return []
     calls: list[Any] = [*message.tool_calls, *message.invalid_tool_calls]
     if not calls and isinstance(message.content, list):
-        calls = [block for block in message.content if kind_of(block) in _CALL_BLOCKS]
+        calls = [block for block in message.content if block_type(block) in _CALL_BLOCKS]
     return calls
 
 
@@ -88,7 +96,7 @@ class MessageGroup(NamedTuple):
     stop: int
 
 
-def bundles(messages: Sequence[BaseMessage], start: int, stop: int) -> list[MessageGroup]:
+def group_messages(messages: Sequence[BaseMessage], start: int, stop: int) -> list[MessageGroup]:
     """Split a valid history into groups at the places where no call is open.
 
     Args:
@@ -100,7 +108,7 @@ def bundles(messages: Sequence[BaseMessage], start: int, stop: int) -> list[Mess
     return [MessageGroup(*pair) for pair in pairwise([*cuts, stop])] if start < stop else []
 
 
-def protected_from(messages: Sequence[BaseMessage], grace: int) -> int:
+def tail_start(messages: Sequence[BaseMessage], grace: int) -> int:
     """Return the index of the protected tail, which is the `grace`-th last assistant message.
 
     With fewer assistant messages, the tail begins at the first of them. Without any, it begins at the last user
@@ -113,15 +121,15 @@ def protected_from(messages: Sequence[BaseMessage], grace: int) -> int:
     assistants = [place for place, each in enumerate(messages) if isinstance(each, AIMessage) and not is_filler(each)]
     if grace and assistants:
         return assistants[-grace] if grace <= len(assistants) else assistants[0]
-    users = [place for place, message in enumerate(messages) if is_said_by_user(message)]
+    users = [place for place, message in enumerate(messages) if is_from_user(message)]
     others = [place for place, message in enumerate(messages) if role_of(message) != "tool"]
     return (users or others or [max(0, len(messages) - 1)])[-1]
 
 
-def is_said_by_user(message: BaseMessage) -> bool:
+def is_from_user(message: BaseMessage) -> bool:
     """Return whether a user said a message: no summary, memory, filler or result in that role."""
-    made = message.additional_kwargs.get(MADE)
-    if role_of(message) != "user" or made in (FILLER, RESULT):
+    mark = message.additional_kwargs.get(GENERATED_MARK)
+    if role_of(message) != "user" or mark in (FILLER, RESULT):
         return False
     return summary_in(message) is None and not is_injected(message)
 
@@ -148,8 +156,8 @@ class HistoryShape(NamedTuple):
     @property
     def pinned(self) -> frozenset[int]:
         """The indexes before the tail whose messages always stay."""
-        kept = (place for place in (self.opening, self.first, self.summary, self.request) if place is not None)
-        return frozenset({*range(self.systems), *kept})
+        places = (place for place in (self.opening, self.first, self.summary, self.request) if place is not None)
+        return frozenset({*range(self.systems), *places})
 
 
 def shape_of(messages: Sequence[BaseMessage], *, grace: int, keep_first: bool = True) -> HistoryShape:
@@ -157,33 +165,33 @@ def shape_of(messages: Sequence[BaseMessage], *, grace: int, keep_first: bool = 
 
     Args:
         messages: The history: system messages first, results behind their calls.
-        grace: See `protected_from`.
+        grace: See `tail_start`.
         keep_first: Whether the first message that a user said stays.
     """
     systems = next((place for place, each in enumerate(messages) if role_of(each) != "system"), len(messages))
-    tail = max(systems, protected_from(messages, grace))
-    users = [place for place in range(systems, len(messages)) if is_said_by_user(messages[place])]
+    tail = max(systems, tail_start(messages, grace))
+    users = [place for place in range(systems, len(messages)) if is_from_user(messages[place])]
     summary = next((place for place in range(systems, tail) if summary_in(messages[place]) is not None), None)
     first = users[0] if keep_first and users and users[0] < tail else None
     request = users[-1] if users and users[-1] < tail and users[-1] != first else None
-    begins = messages[systems].additional_kwargs.get(MADE) if systems < len(messages) else None
-    return HistoryShape(systems, systems if begins == FILLER else None, first, summary, request, tail)
+    opening_mark = messages[systems].additional_kwargs.get(GENERATED_MARK) if systems < len(messages) else None
+    return HistoryShape(systems, systems if opening_mark == FILLER else None, first, summary, request, tail)
 
 
-def droppable(messages: Sequence[BaseMessage], shape: HistoryShape) -> list[MessageGroup]:
+def droppable_groups(messages: Sequence[BaseMessage], shape: HistoryShape) -> list[MessageGroup]:
     """Return the groups that are neither pinned nor in the tail, oldest first: they may leave."""
-    return [each for each in bundles(messages, shape.systems, shape.tail) if each.start not in shape.pinned]
+    return [each for each in group_messages(messages, shape.systems, shape.tail) if each.start not in shape.pinned]
 
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 _REFUSED_AFTER = {"assistant": "assistant", "tool": "user"}
 _KINDS: Mapping[str, type[BaseMessage]] = {"system": SystemMessage, "assistant": AIMessage}
-_SENT = ("content", "invalid_tool_calls", "name", "tool_call_id", "tool_calls")
-_FILLER = {MADE: FILLER}
+_SENT_FIELDS = ("content", "invalid_tool_calls", "name", "tool_call_id", "tool_calls")
+_FILLER_MARK = {GENERATED_MARK: FILLER}
 
 
-def sound_until(messages: Sequence[BaseMessage], start: int = 0) -> int:
+def valid_length(messages: Sequence[BaseMessage], start: int = 0) -> int:
     """Return the length of the leading part that needs no repair and has no open call.
 
     The check is fast enough to run every turn.
@@ -192,78 +200,80 @@ def sound_until(messages: Sequence[BaseMessage], start: int = 0) -> int:
         messages: The history.
         start: The result of an earlier call, from which to go on. Default: 0.
     """
-    sound = start
-    before = role_of(messages[start - 1]) if start else "system"
-    waiting: set[str] = set()
+    valid = start
+    previous_role = role_of(messages[start - 1]) if start else "system"
+    open_ids: set[str] = set()
     for place in range(start, len(messages)):
         message = messages[place]
         role = role_of(message)
-        if waiting:
-            fits = role == "tool" and getattr(message, "tool_call_id", None) in waiting
-        elif before == "system":
+        if open_ids:
+            fits = role == "tool" and getattr(message, "tool_call_id", None) in open_ids
+        elif previous_role == "system":
             fits = role in ("system", "user")
         else:
-            fits = role not in ("system", "tool", _REFUSED_AFTER.get(before))
-        if not fits or _mended(message) is not message:
-            return sound
-        if waiting:
-            waiting.discard(message.tool_call_id)  # type: ignore[attr-defined]  # a tool message has it
+            fits = role not in ("system", "tool", _REFUSED_AFTER.get(previous_role))
+        if not fits or _clean_message(message) is not message:
+            return valid
+        if open_ids:
+            open_ids.discard(message.tool_call_id)  # type: ignore[attr-defined]  # a tool message has it
         else:
-            waiting = {call["id"] for call in calls_of(message)}
-        before = role
-        if not waiting and role != "system":  # system messages alone are no history
-            sound = place + 1
-    return sound
+            open_ids = {call["id"] for call in calls_of(message)}
+        previous_role = role
+        if not open_ids and role != "system":  # system messages alone are no history
+            valid = place + 1
+    return valid
 
 
-def repaired(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def repair_messages(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return a history that every provider accepts. Unchanged messages are the same objects.
 
     Args:
         messages: Any history. It is not changed.
     """
-    if sound_until(messages) == len(messages):
-        return _with_distinct_calls(messages)
-    mended = [each for message in _with_made_images(messages) if (each := _mended(message)) is not None]
-    systems = [each for each in mended if role_of(each) == "system"]
-    said = [each for each in mended if role_of(each) != "system"]
-    body = _paired(said)
+    if valid_length(messages) == len(messages):
+        return _make_ids_unique(messages)
+    cleaned = [each for message in _move_images(messages) if (each := _clean_message(message)) is not None]
+    systems = [each for each in cleaned if role_of(each) == "system"]
+    others = [each for each in cleaned if role_of(each) != "system"]
+    body = _pair_results(others)
     if (systems or body) and (not body or role_of(body[0]) != "user"):
-        body.insert(0, HumanMessage(content=BEGINNING, id="agentmem-opening", additional_kwargs=_FILLER))
-    return _with_distinct_calls(systems + _alternating(body))
+        body.insert(0, HumanMessage(content=BEGINNING, id="agentmem-opening", additional_kwargs=_FILLER_MARK))
+    return _make_ids_unique(systems + _insert_fillers(body))
 
 
-def _with_made_images(messages: Sequence[BaseMessage]) -> Iterator[BaseMessage]:
+def _move_images(messages: Sequence[BaseMessage]) -> Iterator[BaseMessage]:
     """Yield messages, with images of the assistant in user messages: only users may send them."""
-    before, key = "", None
+    previous_role, key = "", None
     images: list[Any] = []
     for message in [*messages, None]:
         role = "" if message is None else role_of(message)
-        if images and before == "assistant" and role != "tool":
-            kwargs = {MADE: RESULT}
-            yield HumanMessage([{"type": "text", "text": MADE_IMAGES}, *images], id=key, additional_kwargs=kwargs)
+        if images and previous_role == "assistant" and role != "tool":
+            kwargs = {GENERATED_MARK: RESULT}
+            yield HumanMessage([{"type": "text", "text": ASSISTANT_IMAGES}, *images], id=key, additional_kwargs=kwargs)
             images = []
         if message is not None:
             yield message
-            before, content = role, message.content
+            previous_role, content = role, message.content
             if role == "assistant" and isinstance(content, list):
-                images += [image for block in content if (image := made_image(block)) is not None]
+                images += [image for block in content if (image := generated_image(block)) is not None]
                 key = message.id and f"{message.id}:images"
 
 
-def _alternating(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def _insert_fillers(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Insert a filler message between two consecutive turns that providers refuse."""
     turns: list[BaseMessage] = []
     for message in messages:
         if turns and _REFUSED_AFTER.get(role_of(turns[-1])) == role_of(message):
-            made = {"id": message.id and f"{message.id}:before", "additional_kwargs": _FILLER}
+            filler_fields = {"id": message.id and f"{message.id}:before", "additional_kwargs": _FILLER_MARK}
             is_user = role_of(message) == "user"
-            turns.append(AIMessage(NO_ANSWER, **made) if is_user else HumanMessage(GOES_ON, **made))
+            turns.append(
+                AIMessage(NO_ANSWER, **filler_fields) if is_user else HumanMessage(CONTINUATION, **filler_fields)
+            )
         turns.append(message)
     return turns
 
 
-def _with_distinct_calls(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def _make_ids_unique(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Give a call with an id of an earlier call a new id, in its results too.
 
     Some models restart the numbers of their calls each turn. Anthropic refuses a repeated id.
@@ -280,40 +290,40 @@ def _with_distinct_calls(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     for message in messages:
         if isinstance(message, ToolMessage):
             new = renamed.get(message.tool_call_id)
-            distinct.append(message if new is None else altered(message, tool_call_id=new))
+            distinct.append(message if new is None else alter_message(message, tool_call_id=new))
             continue
         calls = [call["id"] for call in calls_of(message)]
-        renamed = {call: _free(call, seen) for call in calls if call in seen}
+        renamed = {call: _unused_id(call, seen) for call in calls if call in seen}
         seen.update(renamed.get(call, call) for call in calls)
-        distinct.append(_renamed(message, renamed) if renamed and isinstance(message, AIMessage) else message)
+        distinct.append(_rename_calls(message, renamed) if renamed and isinstance(message, AIMessage) else message)
     return distinct
 
 
-def _free(call: str, seen: set[str]) -> str:
-    return next(name for number in count(2) if (name := _usable(f"{call}-{number}")) not in seen)
+def _unused_id(call: str, seen: set[str]) -> str:
+    return next(name for number in count(2) if (name := _accepted_id(f"{call}-{number}")) not in seen)
 
 
-def _usable(call: str) -> str:
+def _accepted_id(call: str) -> str:
     """Return the id of a call in a form that every provider accepts."""
     if _CALL_ID.fullmatch(call):
         return call
     return f"call_{blake2b(call.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
 
 
-def _named(name: str) -> str:
+def _accepted_name(name: str) -> str:
     """Return a name in a form that every provider accepts."""
     return name if _NAME.fullmatch(name) else re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64]
 
 
-def _renamed(message: AIMessage, names: Mapping[Any, str]) -> AIMessage:
+def _rename_calls(message: AIMessage, names: Mapping[Any, str]) -> AIMessage:
     """Return a message with other ids for its calls, in its fields and in its content."""
     changes: dict[str, Any] = {
         "tool_calls": [call | {"id": names.get(call["id"], call["id"])} for call in message.tool_calls],
         "additional_kwargs": _without_raw_calls(message),
     }
     if isinstance(message.content, list):
-        changes["content"] = [_block_renamed(block, names) for block in message.content]
-    return altered(message, **changes)
+        changes["content"] = [_rename_block(block, names) for block in message.content]
+    return alter_message(message, **changes)
 
 
 def _without_raw_calls(message: AIMessage) -> dict[str, Any]:
@@ -321,164 +331,168 @@ def _without_raw_calls(message: AIMessage) -> dict[str, Any]:
     return {name: value for name, value in message.additional_kwargs.items() if name != "tool_calls"}
 
 
-def _block_renamed(block: Any, names: Mapping[Any, str]) -> Any:
+def _rename_block(block: Any, names: Mapping[Any, str]) -> Any:
     if not _is_call(block):
         return block
     key = "call_id" if block.get("call_id") else "id"
     return block | {key: names.get(block[key], block[key])}
 
 
-def _paired(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def _pair_results(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Put each result right after its call, and add a placeholder for each missing result."""
-    answers = _answers(messages)
-    taken = {place for each in answers.values() for place in each.values()}
+    answers = _match_results(messages)
+    matched = {place for each in answers.values() for place in each.values()}
     paired: list[BaseMessage] = []
     for place, message in enumerate(messages):
         if role_of(message) == "tool":
-            if place not in taken:
-                paired.append(_told(message))
+            if place not in matched:
+                paired.append(_quote_result(message))
             continue
         paired.append(message)
         own = answers.get(place, {})
         paired += [messages[answer] for answer in sorted(own.values())]
-        paired += [_missing(message, call) for call in calls_of(message) if call["id"] not in own]
+        paired += [_missing_result(message, call) for call in calls_of(message) if call["id"] not in own]
     return paired
 
 
-def _answers(messages: Sequence[BaseMessage]) -> dict[int, dict[str, int]]:
+def _match_results(messages: Sequence[BaseMessage]) -> dict[int, dict[str, int]]:
     """Map each message with calls to the indexes of its results, by the ids of the calls.
 
     Later turns may reuse ids. A result answers the last call of its id that has no result yet.
     """
-    asked: dict[str, int] = {}
+    open_calls: dict[str, int] = {}
     answers: dict[int, dict[str, int]] = {}
     for place, message in enumerate(messages):
         if isinstance(message, ToolMessage):
-            asking = asked.pop(message.tool_call_id, None)
-            if asking is not None:
-                answers.setdefault(asking, {})[message.tool_call_id] = place
+            caller = open_calls.pop(message.tool_call_id, None)
+            if caller is not None:
+                answers.setdefault(caller, {})[message.tool_call_id] = place
         else:
-            asked.update((call["id"], place) for call in calls_of(message))
+            open_calls.update((call["id"], place) for call in calls_of(message))
     return answers
 
 
-def _missing(message: BaseMessage, call: dict[str, Any]) -> ToolMessage:
+def _missing_result(message: BaseMessage, call: dict[str, Any]) -> ToolMessage:
     key = f"{message.id}:{call['id']}:missing" if message.id else None
-    made = {"status": "error", "additional_kwargs": _FILLER}
-    return ToolMessage(content=NO_RESULT, tool_call_id=call["id"], name=call["name"], id=key, **made)
+    filler_fields = {"status": "error", "additional_kwargs": _FILLER_MARK}
+    return ToolMessage(content=NO_RESULT, tool_call_id=call["id"], name=call["name"], id=key, **filler_fields)
 
 
-def without_stand_ins(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def drop_placeholders(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Remove placeholder results at the end of a repaired history: results may still come."""
     last = next((place for place in range(len(messages) - 1, -1, -1) if role_of(messages[place]) != "tool"), 0)
     return [
         each
         for place, each in enumerate(messages)
-        if place <= last or each.content != NO_RESULT or MADE not in each.additional_kwargs
+        if place <= last or each.content != NO_RESULT or GENERATED_MARK not in each.additional_kwargs
     ]
 
 
-def _told(message: BaseMessage) -> HumanMessage:
+def _quote_result(message: BaseMessage) -> HumanMessage:
     """Turn a result without a call into a user message that quotes it."""
     name = {"name": message.name} if message.name else {}
-    content: Any = fenced("tool_result", message.text, **name)
+    content: Any = fence_text("tool_result", message.text, **name)
     if isinstance(message.content, list):
-        images = [block for block in message.content if kind_of(block) in IMAGES]
+        images = [block for block in message.content if block_type(block) in IMAGE_TYPES]
         content = [{"type": "text", "text": content}, *images] if images else content
-    return HumanMessage(content=content, id=message.id, additional_kwargs={MADE: RESULT})
+    return HumanMessage(content=content, id=message.id, additional_kwargs={GENERATED_MARK: RESULT})
 
 
-def _mended(message: BaseMessage) -> BaseMessage | None:
+def _clean_message(message: BaseMessage) -> BaseMessage | None:
     """Return a message without content that a provider refuses; None when nothing is left."""
     if isinstance(message, RemoveMessage):
         return None
     if isinstance(message, ChatMessage) and role_of(message) != "tool":
-        message = _of_its_kind(message)
+        message = _convert_chat(message)
     changes: dict[str, Any] = {}
-    if message.name is not None and (name := _named(message.name) or None) != message.name:
+    if message.name is not None and (name := _accepted_name(message.name) or None) != message.name:
         changes["name"] = name
-    if isinstance(message, ToolMessage) and (key := _usable(message.tool_call_id)) != message.tool_call_id:
+    if isinstance(message, ToolMessage) and (key := _accepted_id(message.tool_call_id)) != message.tool_call_id:
         changes["tool_call_id"] = key
     if isinstance(message, AIMessage):
-        changes |= _with_usable_calls(message)
+        changes |= _call_changes(message)
     content = changes.get("content", message.content)
     role = role_of(message)
     if isinstance(content, str) and content and not content.strip() and calls_of(message):
         changes["content"] = ""
     if isinstance(content, list):
-        kept = [each for block in content if (each := _block(block, role)) is not None]
-        if len(kept) != len(content) or any(one is not other for one, other in zip(kept, content, strict=True)):
-            changes["content"] = kept
-    mended = altered(message, **changes) if changes else message
-    return None if role != "tool" and _is_empty(mended) else encodable(mended)
+        blocks = [each for block in content if (each := _clean_block(block, role)) is not None]
+        if len(blocks) != len(content) or any(new is not old for new, old in zip(blocks, content, strict=True)):
+            changes["content"] = blocks
+    cleaned = alter_message(message, **changes) if changes else message
+    return None if role != "tool" and _is_empty(cleaned) else make_encodable(cleaned)
 
 
-def encodable(message: M) -> M:
+def make_encodable(message: M) -> M:
     """Return a message without lone surrogates, which clients cannot encode.
 
     A message without any is returned itself.
     """
-    sent = {name: value for name, value in message.__dict__.items() if value and name in _SENT}
+    sent = {name: value for name, value in message.__dict__.items() if value and name in _SENT_FIELDS}
     changes = {name: clean for name, value in sent.items() if (clean := replace_surrogates(value)) is not value}
     if kwargs := message.additional_kwargs:
-        ours = {name: value for name, value in kwargs.items() if name.startswith("agentmem")}  # no client sends it
-        others = {name: value for name, value in kwargs.items() if name not in ours}
+        internal = {name: value for name, value in kwargs.items() if name.startswith("agentmem")}  # no client sends it
+        others = {name: value for name, value in kwargs.items() if name not in internal}
         if (clean := replace_surrogates(others)) is not others:
-            changes["additional_kwargs"] = clean | ours
-    return altered(message, **changes) if changes else message
+            changes["additional_kwargs"] = clean | internal
+    return alter_message(message, **changes) if changes else message
 
 
-def _of_its_kind(message: ChatMessage) -> BaseMessage:
+def _convert_chat(message: ChatMessage) -> BaseMessage:
     """Convert a `ChatMessage` to the class of its role; other roles become users of that name."""
-    role, kwargs = role_of(message), {MADE: ALTERED, **message.additional_kwargs}
+    role, kwargs = role_of(message), {GENERATED_MARK: ALTERED, **message.additional_kwargs}
     name = message.name or (None if role in (*_KINDS, "user") else role)
     return _KINDS.get(role, HumanMessage)(content=message.content, id=message.id, name=name, additional_kwargs=kwargs)
 
 
-def says_nothing(message: BaseMessage) -> bool:
+def has_no_content(message: BaseMessage) -> bool:
     """Return whether repair removes a message, since it has no content that providers accept."""
-    return _mended(message) is None
+    return _clean_message(message) is None
 
 
 def _is_empty(message: BaseMessage) -> bool:
     """Return whether a message has neither content nor calls; reasoning does not count."""
     content = message.content
-    says = content.strip() if isinstance(content, str) else any(kind_of(block) not in THOUGHTS for block in content)
-    return not says and not calls_of(message)
+    has_text = (
+        content.strip()
+        if isinstance(content, str)
+        else any(block_type(block) not in REASONING_TYPES for block in content)
+    )
+    return not has_text and not calls_of(message)
 
 
-def _with_usable_calls(message: AIMessage) -> dict[str, Any]:
+def _call_changes(message: AIMessage) -> dict[str, Any]:
     """Return the changes after which every client sends all calls, each with an id and a name."""
     blocks: list[Any] = message.content if isinstance(message.content, list) else []
-    told = [*message.tool_calls]
-    told += [  # the raw text becomes the argument
+    all_calls = [*message.tool_calls]
+    all_calls += [  # the raw text becomes the argument
         tool_call(name=each["name"] or "", args={"unreadable": each["args"] or ""}, id=each["id"])
         for each in message.invalid_tool_calls
     ]
-    for block in blocks if not told else ():  # without `tool_calls`, the calls are in the blocks only
+    for block in blocks if not all_calls else ():  # without `tool_calls`, the calls are in the blocks only
         if _is_call(block):
             given = block.get("input", block.get("args"))
             arguments = given if isinstance(given, dict) else {}
-            told.append(tool_call(name=block.get("name"), args=arguments, id=_call_id(block)))
+            all_calls.append(tool_call(name=block.get("name"), args=arguments, id=_call_id(block)))
     calls: dict[str, ToolCall] = {}
-    for call in told:
+    for call in all_calls:
         if call["id"] and call["name"] and isinstance(call["name"], str):
-            usable = call | {"name": _named(call["name"]), "id": _usable(call["id"])}
+            usable = call | {"name": _accepted_name(call["name"]), "id": _accepted_id(call["id"])}
             calls.setdefault(call["id"], usable)
     changes: dict[str, Any] = {}
     if [*calls.values()] != message.tool_calls:
         changes["tool_calls"] = [*calls.values()]
     if message.invalid_tool_calls:
         changes["invalid_tool_calls"] = []
-    kept = [each for block in blocks if (each := _call_block(block, calls)) is not None]
-    if kept != blocks:
-        changes["content"] = kept
+    call_blocks = [each for block in blocks if (each := _match_call_block(block, calls)) is not None]
+    if call_blocks != blocks:
+        changes["content"] = call_blocks
     if "tool_calls" in message.additional_kwargs and (changes or not message.tool_calls):
         changes["additional_kwargs"] = _without_raw_calls(message)
     return changes
 
 
-def _call_block(block: Any, calls: dict[str, ToolCall]) -> Any:
+def _match_call_block(block: Any, calls: dict[str, ToolCall]) -> Any:
     """Return a block with the id and name of its call, and remove that call from `calls`.
 
     A block of another type is returned itself. None if no call of its id is left.
@@ -486,27 +500,27 @@ def _call_block(block: Any, calls: dict[str, ToolCall]) -> Any:
     if not _is_call(block):
         return block
     call = calls.pop(_call_id(block) or "", None)
-    if call is None or kind_of(block) == "invalid_tool_call":
+    if call is None or block_type(block) == "invalid_tool_call":
         return None
     key = "call_id" if block.get("call_id") else "id"
     return block | {"name": call["name"], key: call["id"]}
 
 
-def _block(block: Any, role: str) -> Any:
+def _clean_block(block: Any, role: str) -> Any:
     """Return a block as a provider accepts it in this role, or None to remove it."""
     if isinstance(block, str):
         return block if block.strip() else None
-    if kind_of(block) in TEXTS and not str(block.get("text") or "").strip():
+    if block_type(block) in TEXT_TYPES and not str(block.get("text") or "").strip():
         return None
     # OpenAI keeps the image of a call that has an id only.
-    is_reference = kind_of(block) == "image_generation_call" and not made_image(block)
+    is_reference = block_type(block) == "image_generation_call" and not generated_image(block)
     if role not in ("user", "tool") and is_image(block) and not is_reference:
         return {"type": "text", "text": "[An image was here.]"}
     return block
 
 
 def _is_call(block: Any) -> bool:
-    return kind_of(block) in CALLS
+    return block_type(block) in CALL_TYPES
 
 
 def _call_id(block: Mapping[str, Any]) -> str | None:

@@ -26,10 +26,10 @@ from langchain_core.messages import BaseMessage
 from langchain_agentmem.base.encoding import encode, is_plain, parse_json
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages import provider_content
-from langchain_agentmem.messages.message import KEPT, LANGCHAIN_ROLES, Message, ToolCallMsg
+from langchain_agentmem.messages.message import LANGCHAIN_ROLES, STORED_FIELDS, Message, ToolCallMsg
 
 
-def calls_from(
+def calls_from_langchain(
     tool_calls: list[dict[str, Any]], invalid_tool_calls: list[dict[str, Any]]
 ) -> tuple[list[ToolCallMsg], bool]:
     """Convert LangChain's tool calls to `ToolCallMsg`.
@@ -39,17 +39,19 @@ def calls_from(
         invalid_tool_calls: ``{"name", "args": text, "id", "error", "type": "invalid_tool_call"}``.
 
     Returns:
-        The calls, valid ones first, and whether `calls_to` returns exactly the arguments.
+        The calls, valid ones first, and whether `calls_to_langchain` returns exactly the arguments.
     """
     plain = is_plain(tool_calls) and is_plain(invalid_tool_calls)
     calls = [
-        ToolCallMsg(id=call.get("id") or "", name=call.get("name") or "", arguments=_text(call.get("args"), plain))
+        ToolCallMsg(
+            id=call.get("id") or "", name=call.get("name") or "", arguments=_arguments_text(call.get("args"), plain)
+        )
         for call in (*tool_calls, *invalid_tool_calls)
     ]
-    return calls, plain and calls_to(calls) == (tool_calls, invalid_tool_calls)
+    return calls, plain and calls_to_langchain(calls) == (tool_calls, invalid_tool_calls)
 
 
-def calls_to(calls: Iterable[ToolCallMsg]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def calls_to_langchain(calls: Iterable[ToolCallMsg]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Convert `ToolCallMsg`s to LangChain's tool calls.
 
     Args:
@@ -62,15 +64,15 @@ def calls_to(calls: Iterable[ToolCallMsg]) -> tuple[list[dict[str, Any]], list[d
     invalid: list[dict[str, Any]] = []
     for call in calls:
         args = json_object(call.arguments)
-        same = {"name": call.name, "args": args, "id": call.id or None, "type": "tool_call"}
+        converted = {"name": call.name, "args": args, "id": call.id or None, "type": "tool_call"}
         if args is not None:
-            valid.append(same)
+            valid.append(converted)
         else:
-            invalid.append(same | {"args": call.arguments, "error": None, "type": "invalid_tool_call"})
+            invalid.append(converted | {"args": call.arguments, "error": None, "type": "invalid_tool_call"})
     return valid, invalid
 
 
-def _text(args: Any, plain: bool) -> str:  # noqa: FBT001
+def _arguments_text(args: Any, plain: bool) -> str:  # noqa: FBT001
     """Write arguments as JSON text, approximately where JSON cannot hold them exactly.
 
     LangChain's own arguments are kept next to the text. Its keys are sorted, as those of tagged dictionaries are in a
@@ -79,14 +81,14 @@ def _text(args: Any, plain: bool) -> str:  # noqa: FBT001
     if isinstance(args, str):
         return args
     if plain:
-        return _write(args)
+        return _dump_json(args)
     try:
         return provider_content.json_text(args, sort_keys=True)
     except InvalidInput:
         return json.dumps({"unreadable": repr(args)}, ensure_ascii=False)
 
 
-_write = json.JSONEncoder(ensure_ascii=False).encode
+_dump_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def json_object(text: str) -> dict[str, Any] | None:
@@ -98,13 +100,13 @@ def json_object(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-NOTE = "agentmem"
+NOTE_KEY = "agentmem"
 """The key of ``additional_kwargs`` under which our own fields travel."""
 
 _OPENAI_ROLE = "__openai_role__"  # by which LangChain marks a developer message among system messages
 
 
-_ELSEWHERE = frozenset(
+_COMMON_FIELDS = frozenset(
     {"additional_kwargs", "content", "id", "invalid_tool_calls", "name", "role", "tool_call_id", "tool_calls", "type"}
 )
 
@@ -113,13 +115,13 @@ class _MessageClass:
     """A message class of LangChain: its type name, and its fields that `Message` lacks."""
 
     def __init__(self, role: str | None, empty: BaseMessage) -> None:
-        self.wire = empty.type
+        self.type_name = empty.type
         self.role = role  # the role of its messages; None if each message has a role field
         self.empty = empty  # what copies are made of
-        self.own = {name: value for name, value in empty.__dict__.items() if name not in _ELSEWHERE}
+        self.own_fields = {name: value for name, value in empty.__dict__.items() if name not in _COMMON_FIELDS}
 
 
-_KINDS: dict[type[BaseMessage], _MessageClass] = {
+_CLASSES: dict[type[BaseMessage], _MessageClass] = {
     type(empty): _MessageClass(role, empty)
     for role, *empties in (
         ("user", lc.HumanMessage(content=""), lc.HumanMessageChunk(content="")),
@@ -132,14 +134,16 @@ _KINDS: dict[type[BaseMessage], _MessageClass] = {
     )
     for empty in empties
 }
-EXACT = frozenset(_KINDS)
+EXACT_CLASSES = frozenset(_CLASSES)
 """LangChain's own classes, which are restored exactly."""
 
-_BY_WIRE = {kind.wire: kind for kind in _KINDS.values()}
-_WIRES = LANGCHAIN_ROLES | dict.fromkeys(("system", "tool", "function"))
-_BY_ROLE = {role or wire: _BY_WIRE[wire] for wire, role in _WIRES.items()} | {"developer": _BY_WIRE["system"]}
-_CHAT = _BY_WIRE["chat"]
-_NONE: dict[str, Any] = {}
+_CLASS_BY_TYPE = {kind.type_name: kind for kind in _CLASSES.values()}
+_ROLE_BY_TYPE = LANGCHAIN_ROLES | dict.fromkeys(("system", "tool", "function"))
+_CLASS_BY_ROLE = {role or wire: _CLASS_BY_TYPE[wire] for wire, role in _ROLE_BY_TYPE.items()} | {
+    "developer": _CLASS_BY_TYPE["system"]
+}
+_CHAT = _CLASS_BY_TYPE["chat"]
+_NO_FIELDS: dict[str, Any] = {}
 
 
 def from_langchain(message: BaseMessage, *, new_id: str | None = None) -> Message:
@@ -157,14 +161,14 @@ def from_langchain(message: BaseMessage, *, new_id: str | None = None) -> Messag
     Raises:
         MessageError: It is not a LangChain message, or a field was set to something no message can hold.
     """
-    kind = _KINDS.get(type(message)) or _nearest(message)
+    kind = _CLASSES.get(type(message)) or _nearest_class(message)
     extra = message.model_extra
-    if type(message) not in _KINDS:
+    if type(message) not in _CLASSES:
         extra = {name: message.__dict__[name] for name in sorted(message.__dict__.keys() - kind.empty.__dict__)} | (
             extra or {}
         )
     try:
-        return _from(message.__dict__, kind, extra, new_id)
+        return _message_from(message.__dict__, kind, extra, new_id)
     except RecursionError:
         raise MessageError("The message is nested too deeply, or refers to itself.") from None
 
@@ -185,19 +189,19 @@ def to_langchain(message: Message, *, part_of: provider_content.PartOf | None = 
     Raises:
         MessageError: ``part_of`` cannot read an image, or something is nested too deeply.
     """
-    kind = _kind_of(message)
+    kind = _class_for(message)
     try:
-        fields, extra = _fields_of(message, kind, part_of)
+        fields, extra = _langchain_fields(message, kind, part_of)
         if not _is_exact(message):
-            note = _note(message, _from(fields, kind, extra))
+            note = _make_note(message, _message_from(fields, kind, extra))
             if note:
-                fields["additional_kwargs"] = {**fields["additional_kwargs"], NOTE: note}
+                fields["additional_kwargs"] = {**fields["additional_kwargs"], NOTE_KEY: note}
     except RecursionError:
         raise MessageError("The message is nested too deeply, or refers to itself.") from None
     return kind.empty.model_copy(update={**extra, **fields} if extra else fields)
 
 
-def with_images(message: BaseMessage) -> BaseMessage:
+def load_images(message: BaseMessage) -> BaseMessage:
     """Read the images of a message that `to_langchain` made.
 
     Args:
@@ -206,71 +210,71 @@ def with_images(message: BaseMessage) -> BaseMessage:
     """
     if not has_images(message):
         return message
-    made = from_langchain(message)
-    return to_langchain(made, part_of=provider_content.part_or_placeholder) if made.images else message
+    converted = from_langchain(message)
+    return to_langchain(converted, part_of=provider_content.part_or_placeholder) if converted.images else message
 
 
 def has_images(message: BaseMessage) -> bool:
     """Return whether `to_langchain` made a message from one that has images."""
-    note = message.additional_kwargs.get(NOTE)
+    note = message.additional_kwargs.get(NOTE_KEY)
     return isinstance(note, dict) and "images" in (note.get("fields") or ())
 
 
-def _nearest(message: Any) -> _MessageClass:
+def _nearest_class(message: Any) -> _MessageClass:
     """Return the nearest LangChain class of a message of a user's own class."""
     if not isinstance(message, BaseMessage):
         raise MessageError(f"Expected a LangChain message, not {type(message).__name__}.")
-    if kinds := [_KINDS[parent] for parent in type(message).__mro__ if parent in _KINDS]:
+    if kinds := [_CLASSES[parent] for parent in type(message).__mro__ if parent in _CLASSES]:
         return kinds[0]
     raise MessageError(f"{type(message).__name__} is none of LangChain's kinds of message.")
 
 
-def _from(
+def _message_from(
     fields: dict[str, Any], kind: _MessageClass, extra: dict[str, Any] | None, new_id: str | None = None
 ) -> Message:
     content = fields["content"]
-    kept: dict[str, Any] = {}
+    langchain: dict[str, Any] = {}
     values: dict[str, Any] = {
         "role": kind.role or fields["role"],
-        "content": content if type(content) is str else _copied(content),
+        "content": content if type(content) is str else _copy_containers(content),
         "message_id": fields["id"] or new_id,
         "name": fields["name"],
     }
     note = None
     if fields["additional_kwargs"]:
-        note = _from_kwargs(fields["additional_kwargs"], kind, kept, values)
-    kept |= {
-        name: _copied(value)
-        for name, default in kind.own.items()  # what only LangChain has
+        note = _split_kwargs(fields["additional_kwargs"], kind, langchain, values)
+    langchain |= {
+        name: _copy_containers(value)
+        for name, default in kind.own_fields.items()  # what only LangChain has
         if (value := fields[name]) is not default and (type(value) is not type(default) or value != default)
     }
     if kind.role == "assistant" and (fields["tool_calls"] or fields["invalid_tool_calls"]):
-        values["tool_calls"], exact = calls_from(fields["tool_calls"], fields["invalid_tool_calls"])
+        values["tool_calls"], exact = calls_from_langchain(fields["tool_calls"], fields["invalid_tool_calls"])
         if not exact:
-            kept["tool_calls"] = _copied(fields["tool_calls"])
-            kept["invalid_tool_calls"] = _copied(fields["invalid_tool_calls"])
+            langchain["tool_calls"] = _copy_containers(fields["tool_calls"])
+            langchain["invalid_tool_calls"] = _copy_containers(fields["invalid_tool_calls"])
     if kind.role == "tool":
         values["tool_call_id"] = fields["tool_call_id"]
     if not values["role"]:  # a ChatMessage whose role is empty
-        values["role"], kept["role"] = kind.wire, ""
-    if kind.wire != _BY_ROLE.get(values["role"], _CHAT).wire:
-        kept["type"] = kind.wire
+        values["role"], langchain["role"] = kind.type_name, ""
+    if kind.type_name != _CLASS_BY_ROLE.get(values["role"], _CHAT).type_name:
+        langchain["type"] = kind.type_name
     if extra:
-        kept["extra"] = _copied(extra)
-    values["langchain"] = kept if kept or note is not None else None
+        langchain["extra"] = _copy_containers(extra)
+    values["langchain"] = langchain if langchain or note is not None else None
     if note is not None:
-        _apply(note, values)
+        _apply_note(note, values)
     return Message(**values)
 
 
-def _from_kwargs(
-    kwargs: dict[Any, Any], kind: _MessageClass, kept: dict[str, Any], values: dict[str, Any]
+def _split_kwargs(
+    kwargs: dict[Any, Any], kind: _MessageClass, langchain: dict[str, Any], values: dict[str, Any]
 ) -> dict[str, Any] | None:
     """Split `additional_kwargs` into fields of `Message` and the rest, and return our note."""
-    rest = _copied(kwargs)
-    note: dict[str, Any] | None = rest.get(NOTE)
+    rest = _copy_containers(kwargs)
+    note: dict[str, Any] | None = rest.get(NOTE_KEY)
     if isinstance(note, dict) and note.keys() == {"fields", "shown"}:
-        del rest[NOTE]
+        del rest[NOTE_KEY]
     else:
         note = None
     if kind.role == "system" and rest.get(_OPENAI_ROLE) == "developer":
@@ -279,13 +283,13 @@ def _from_kwargs(
     if _is_canonical_time(rest.get("created_at")):
         values["created_at"] = rest.pop("created_at")
     if rest:
-        kept["additional_kwargs"] = rest
+        langchain["additional_kwargs"] = rest
     return note
 
 
-def _kind_of(message: Message) -> _MessageClass:
-    default = _BY_ROLE.get(message.role, _CHAT)
-    kind = _BY_WIRE.get((message.langchain or _NONE).get("type", ""))
+def _class_for(message: Message) -> _MessageClass:
+    default = _CLASS_BY_ROLE.get(message.role, _CHAT)
+    kind = _CLASS_BY_TYPE.get((message.langchain or _NO_FIELDS).get("type", ""))
     return default if kind is None or kind.role not in (None, "remove", default.role) else kind
 
 
@@ -294,96 +298,96 @@ def _is_exact(message: Message) -> bool:
     return (
         type(message.content) is str
         and message.role in ("user", "assistant", "system")
-        and all(getattr(message, name) is None for name in _BESIDE)
+        and all(getattr(message, name) is None for name in _OTHER_FIELDS)
     )
 
 
-_BESIDE = [name for name in KEPT if name not in ("role", "content", "name")]
+_OTHER_FIELDS = [name for name in STORED_FIELDS if name not in ("role", "content", "name")]
 
 
-def _fields_of(
+def _langchain_fields(
     message: Message, kind: _MessageClass, part_of: provider_content.PartOf | None
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    kept = message.langchain or _NONE
-    kwargs: dict[str, Any] = _copied(kept.get("additional_kwargs", _NONE))
+    langchain = message.langchain or _NO_FIELDS
+    kwargs: dict[str, Any] = _copy_containers(langchain.get("additional_kwargs", _NO_FIELDS))
     if message.role == "developer" and kind.role == "system":
         kwargs[_OPENAI_ROLE] = "developer"
     if message.created_at is not None:
         kwargs["created_at"] = message.created_at.isoformat()
     fields: dict[str, Any] = {
-        **{name: _copied(kept.get(name, default)) for name, default in kind.own.items()},
+        **{name: _copy_containers(langchain.get(name, default)) for name, default in kind.own_fields.items()},
         "content": message.content,
         "additional_kwargs": kwargs,
         "name": message.name,
         "id": message.message_id,
     }
     if kind.role == "tool":
-        content, call_id = provider_content.tool_result(message.content, message.tool_call_id)
+        content, call_id = provider_content.unwrap_result(message.content, message.tool_call_id)
         fields |= {"content": content, "tool_call_id": call_id or ""}
     elif kind.role is None:
-        fields["role"] = kept.get("role", message.role)
+        fields["role"] = langchain.get("role", message.role)
     elif kind.role == "function" and message.name is None:
         fields["name"] = ""
     if type(fields["content"]) is not str or message.images:
-        fields["content"] = _content(fields["content"], message.images or [], part_of)
+        fields["content"] = _content_with_images(fields["content"], message.images or [], part_of)
     if kind.role == "assistant":
-        if "tool_calls" in kept:
-            fields["tool_calls"] = _copied(kept["tool_calls"])
-            fields["invalid_tool_calls"] = _copied(kept.get("invalid_tool_calls", []))
+        if "tool_calls" in langchain:
+            fields["tool_calls"] = _copy_containers(langchain["tool_calls"])
+            fields["invalid_tool_calls"] = _copy_containers(langchain.get("invalid_tool_calls", []))
         else:
-            fields["tool_calls"], fields["invalid_tool_calls"] = calls_to(message.tool_calls or ())
-    extra = kept.get("extra")
-    return fields, _copied(extra) if extra else None
+            fields["tool_calls"], fields["invalid_tool_calls"] = calls_to_langchain(message.tool_calls or ())
+    extra = langchain.get("extra")
+    return fields, _copy_containers(extra) if extra else None
 
 
-def _content(content: Any, images: list[str], part_of: provider_content.PartOf | None) -> str | list[Any]:
-    shown = [
-        (part_of or provider_content.named_part)(image)
+def _content_with_images(content: Any, images: list[str], part_of: provider_content.PartOf | None) -> str | list[Any]:
+    parts = [
+        (part_of or provider_content.image_url_part)(image)
         for image in images
         if part_of or provider_content.is_remote(image)
     ]
     if isinstance(content, list):
-        return [*_copied(content), *shown]
+        return [*_copy_containers(content), *parts]
     text = "" if content is None else content if isinstance(content, str) else provider_content.json_text(content)
-    if not shown:
+    if not parts:
         return text
-    return [{"type": "text", "text": text}, *shown] if text else shown
+    return [{"type": "text", "text": text}, *parts] if text else parts
 
 
-def _note(message: Message, back: Message) -> dict[str, Any] | None:
+def _make_note(message: Message, converted: Message) -> dict[str, Any] | None:
     """Return the fields that LangChain would lose, with fingerprints of what it has instead."""
-    lost = [name for name in KEPT if getattr(back, name) != getattr(message, name)]
+    lost = [name for name in STORED_FIELDS if getattr(converted, name) != getattr(message, name)]
     if not lost:
         return None
-    if "langchain" not in lost and NOTE in (message.langchain or _NONE).get("additional_kwargs", _NONE):
+    if "langchain" not in lost and NOTE_KEY in (message.langchain or _NO_FIELDS).get("additional_kwargs", _NO_FIELDS):
         lost.append("langchain")  # our note replaces a user's own note of this name, which must be restored too
     fields: dict[str, Any] = {}
-    shown: dict[str, str] = {}
+    fingerprints: dict[str, str] = {}
     for name in lost:
         value = getattr(message, name)
         if name in ("tool_calls", "agent_calls") and value is not None:
             fields[name] = [call.to_dict() for call in value]
         else:
-            fields[name] = value.isoformat() if isinstance(value, datetime) else _copied(value)
-        if name != "langchain" and getattr(back, name) is not None:
-            shown[name] = _print(getattr(back, name))
-    return {"fields": fields, "shown": shown}
+            fields[name] = value.isoformat() if isinstance(value, datetime) else _copy_containers(value)
+        if name != "langchain" and getattr(converted, name) is not None:
+            fingerprints[name] = _fingerprint(getattr(converted, name))
+    return {"fields": fields, "shown": fingerprints}
 
 
-def _apply(note: dict[str, Any], values: dict[str, Any]) -> None:
+def _apply_note(note: dict[str, Any], values: dict[str, Any]) -> None:
     """Restore the fields of a note, except those that were changed in LangChain since."""
-    fields, shown = note["fields"], note["shown"]
-    for name in KEPT:
+    fields, fingerprints = note["fields"], note["shown"]
+    for name in STORED_FIELDS:
         value = values.get(name)
         if name == "created_at" and isinstance(value, str):
             value = datetime.fromisoformat(value)
         # A changed content holds the images that are left.
-        is_left = name == "images" and "content" in shown and values["content"] != fields["content"]
-        if name in fields and not is_left and (name not in shown or _print(value) == shown[name]):
+        is_left = name == "images" and "content" in fingerprints and values["content"] != fields["content"]
+        if name in fields and not is_left and (name not in fingerprints or _fingerprint(value) == fingerprints[name]):
             values[name] = fields[name]
 
 
-def _print(value: Any) -> str:
+def _fingerprint(value: Any) -> str:
     """Return a fingerprint of a value that does not depend on the order of its keys."""
     if isinstance(value, list):
         value = [item.to_dict() if isinstance(item, ToolCallMsg) else item for item in value]
@@ -402,10 +406,10 @@ def _is_canonical_time(value: Any) -> bool:
     return type(value) is str and moment.tzinfo is not None and moment.isoformat() == value
 
 
-def _copied(value: Any) -> Any:
+def _copy_containers(value: Any) -> Any:
     """Copy lists and dictionaries, but not their other values."""
     if type(value) is dict:
-        return {key: item if type(item) is str else _copied(item) for key, item in value.items()}
+        return {key: item if type(item) is str else _copy_containers(item) for key, item in value.items()}
     if type(value) is list:
-        return [item if type(item) is str else _copied(item) for item in value]
+        return [item if type(item) is str else _copy_containers(item) for item in value]
     return value

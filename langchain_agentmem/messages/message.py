@@ -28,17 +28,17 @@ from langchain_agentmem.messages import provider_content
 from langchain_agentmem.messages.provider_content import PartOf, image_part
 
 
-def _fields_of(reply: Any) -> dict[str, Any]:
+def _reply_fields(reply: Any) -> dict[str, Any]:
     """Return the fields of a message that are set in a reply, an object or a dictionary.
 
     Raises:
         MessageError: It holds none.
     """
-    found = _named(reply, ("role", "content", "name", "structured_data", "reasoning_details", "tool_call_id"))
-    found |= _named(reply, ("tool_calls", "agent_calls"))
+    found = _present_fields(reply, ("role", "content", "name", "structured_data", "reasoning_details", "tool_call_id"))
+    found |= _present_fields(reply, ("tool_calls", "agent_calls"))
     if not found:
         raise MessageError(f"A reply must be an object or a dictionary with the message, not {safe_repr(reply)}.")
-    found["tool_calls"] = [_call(call) for call in found.get("tool_calls") or ()]
+    found["tool_calls"] = [_reply_call(call) for call in found.get("tool_calls") or ()]
     thinking = _get(reply, "thinking") or _get(reply, "reasoning")
     if isinstance(thinking, str):
         found.setdefault("reasoning_details", [{"type": "reasoning.text", "text": thinking}])
@@ -54,14 +54,14 @@ def _get(thing: Any, name: str) -> Any:
     return thing.get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
 
 
-def _call(call: Any) -> Any:
-    data = _named(call, ("id", "call_id", "type", "name", "arguments", "args"))
+def _reply_call(call: Any) -> Any:
+    data = _present_fields(call, ("id", "call_id", "type", "name", "arguments", "args"))
     if (function := _get(call, "function")) is not None:
-        data["function"] = _named(function, ("name", "arguments"))
+        data["function"] = _present_fields(function, ("name", "arguments"))
     return data
 
 
-def _named(thing: Any, names: tuple[str, ...]) -> dict[str, Any]:
+def _present_fields(thing: Any, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: value for name in names if (value := _get(thing, name)) is not None}
 
 
@@ -169,11 +169,11 @@ class AgentCallMsg:
         return cls(agent_name=data.get("agent_name", ""), request=encoding.from_plain(data.get("request")))
 
 
-SOURCES = {"user": "user", "assistant": "model", "tool": "tool"}
+ROLE_SOURCES = {"user": "user", "assistant": "model", "tool": "tool"}
 """The source of a message, by its role."""
-RECALLING = frozenset({"recall_dropped", "expand"})
+RECALL_TOOLS = frozenset({"recall_dropped", "expand"})
 """The tools by which a model searches for content that left its context."""
-OWN_TOOLS = RECALLING | {
+OWN_TOOLS = RECALL_TOOLS | {
     *("mem_core_set", "mem_core_get", "mem_core_del", "mem_archival_write", "mem_archival_update", "mem_archival_get"),
     *("mem_archival_search", "mem_recall_append", "mem_recall_search", "mem_recall_evict", "mem_recall_summarize"),
     *("mem_node_fork", "mem_node_write", "mem_node_read", "consolidate", "fact_add", "fact_search", "fact_history"),
@@ -255,17 +255,17 @@ class Message:
             object.__setattr__(self, "message_id", _fresh_id())
         content = self.content
         if type(content) is not str and content is not None:
-            object.__setattr__(self, "content", _content(content))
+            object.__setattr__(self, "content", _check_content(content))
         for name in ("message_id", "name", "tool_call_id"):
             value = getattr(self, name)
             if type(value) is not str and value is not None:
                 _check_text(self, "message", name)
-        for name, settle in _SETTLED:
+        for name, normalize in _NORMALIZERS:
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, settle(name, value) or None)
+                object.__setattr__(self, name, normalize(name, value) or None)
         if self.created_at is not None:
-            object.__setattr__(self, "created_at", as_time(self.created_at))
+            object.__setattr__(self, "created_at", parse_time(self.created_at))
 
     def __hash__(self) -> int:
         return hash(self.message_id)
@@ -281,7 +281,7 @@ class Message:
         Raises:
             MessageError: Something inside cannot be kept as JSON. The message names the place and the type.
         """
-        return {"message_id": self.message_id, **kept_fields(self)}
+        return {"message_id": self.message_id, **stored_fields(self)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], *, tagged: bool = True) -> Self:
@@ -298,14 +298,14 @@ class Message:
             raise MessageError(f"A message must be a dictionary, not {type(data).__name__}.")
         fields = dict(data)
         try:
-            for name in _REVIVED & fields.keys() if tagged else ():
+            for name in _TAGGED_FIELDS & fields.keys() if tagged else ():
                 fields[name] = encoding.from_plain(fields[name])
         except InvalidInput as error:
             raise MessageError(str(error)) from error
-        return cls._made(fields)
+        return cls._build(fields)
 
     @classmethod
-    def _made(cls, fields: dict[str, Any]) -> Self:
+    def _build(cls, fields: dict[str, Any]) -> Self:
         try:
             return cls(**fields)
         except TypeError as error:
@@ -330,13 +330,15 @@ class Message:
         content: Any = self.content
         call_id = self.tool_call_id
         if self.role == "tool":
-            content, call_id = provider_content.tool_result(content, call_id)
+            content, call_id = provider_content.unwrap_result(content, call_id)
         if content is None and self.structured_data is not None:
             content = self.structured_data
         if self.tool_calls and isinstance(content, list):
-            content = [block for block in content if encoding.kind_of(block) not in encoding.CALLS]  # they have a field
-        empty = content is None and not self.images and self.tool_calls
-        more: dict[str, Any] = {
+            content = [
+                block for block in content if encoding.block_type(block) not in encoding.CALL_TYPES
+            ]  # they have a field
+        is_empty = content is None and not self.images and self.tool_calls
+        optional: dict[str, Any] = {
             "name": self.name,
             "tool_calls": [call.to_dict() for call in self.tool_calls or ()] or None,
             "tool_call_id": call_id,
@@ -344,8 +346,8 @@ class Message:
         }
         data: dict[str, Any] = {
             "role": self.role,
-            "content": None if empty else provider_content.provider_content(content, self.images, part_of),
-            **{name: value for name, value in more.items() if value is not None},
+            "content": None if is_empty else provider_content.convert_content(content, self.images, part_of),
+            **{name: value for name, value in optional.items() if value is not None},
         }
         return encoding.replace_surrogates(data) | ({"message_id": self.message_id} if include_id else {})
 
@@ -361,9 +363,11 @@ class Message:
         data.pop("reasoning_details", None)
         if isinstance(data["content"], list):  # the API takes calls in a field of their own, and no reasoning
             data["content"] = [
-                {"type": "text", "text": part.get("text", "")} if encoding.kind_of(part) in encoding.TEXTS else part
+                {"type": "text", "text": part.get("text", "")}
+                if encoding.block_type(part) in encoding.TEXT_TYPES
+                else part
                 for part in data["content"]
-                if encoding.kind_of(part) not in encoding.CALLS | encoding.THOUGHTS
+                if encoding.block_type(part) not in encoding.CALL_TYPES | encoding.REASONING_TYPES
             ]
         if name := data.pop("name", ""):
             data["name"] = re.sub(r"[\s<|\\/>]", "_", name)[:64]
@@ -392,12 +396,12 @@ class Message:
         Raises:
             MessageError: It holds no message, or a part of it has a type that no message can have.
         """
-        found = _fields_of(response)
+        found = _reply_fields(response)
         found["role"] = found.get("role") or default_role
         found["name"] = found.get("name") or default_name
         if message_id is not None:
             found["message_id"] = message_id
-        return cls._made(found)
+        return cls._build(found)
 
     from_response_dict = from_harmonized_response
 
@@ -412,13 +416,13 @@ def check_fields(given: Iterable[str], known: Sequence[str]) -> None:
         raise MessageError(f"A message has no {safe_repr(unknown[0])}; it has {', '.join(known)}.")
 
 
-KEPT = tuple(each.name for each in dataclasses.fields(Message) if each.name != "message_id")
+STORED_FIELDS = tuple(each.name for each in dataclasses.fields(Message) if each.name != "message_id")
 """The stored fields of a message: all except its id."""
-_kept_of = attrgetter(*KEPT)
-_REVIVED = frozenset({"content", "structured_data", "reasoning_details", "langchain"})
+_stored_values = attrgetter(*STORED_FIELDS)
+_TAGGED_FIELDS = frozenset({"content", "structured_data", "reasoning_details", "langchain"})
 
 
-def kept_fields(message: Message, *, copied: bool = True) -> dict[str, Any]:
+def stored_fields(message: Message, *, copied: bool = True) -> dict[str, Any]:
     """Return the stored fields of a message: `Message.to_dict` without ``message_id``.
 
     Args:
@@ -429,15 +433,15 @@ def kept_fields(message: Message, *, copied: bool = True) -> dict[str, Any]:
         MessageError: Something inside cannot be kept as JSON. The message names the place and the type.
     """
     data: dict[str, Any] = {}
-    for name, value in zip(KEPT, _kept_of(message), strict=True):
+    for name, value in zip(STORED_FIELDS, _stored_values(message), strict=True):
         if type(value) is str:
             data[name] = value
         elif value is not None:
-            data[name] = value.isoformat() if name == "created_at" else _kept(name, value, copied=copied)
+            data[name] = value.isoformat() if name == "created_at" else _encode_field(name, value, copied=copied)
     return data
 
 
-def _kept(name: str, value: Any, *, copied: bool) -> Any:
+def _encode_field(name: str, value: Any, *, copied: bool) -> Any:
     try:
         if not copied and encoding.is_plain(value, encoding.MAX_DEPTH - 1):
             return value
@@ -448,7 +452,7 @@ def _kept(name: str, value: Any, *, copied: bool) -> Any:
         raise MessageError(str(error).removeprefix("langchain.")) from error
 
 
-def as_time(value: Any) -> datetime:
+def parse_time(value: Any) -> datetime:
     """Read a time.
 
     Args:
@@ -467,14 +471,14 @@ def as_time(value: Any) -> datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
-def _listed(name: str, value: Any, kind: type = object) -> list[Any]:
+def _check_list(name: str, value: Any, kind: type = object) -> list[Any]:
     if not isinstance(value, list | tuple) or not all(isinstance(item, kind) for item in value):
         texts = " of texts" if kind is str else ""
         raise MessageError(f"A message's {safe_repr(name)} must be a list{texts}, not {safe_repr(value)}.")
     return list(value)
 
 
-def _content(value: Any) -> str | dict[str, Any] | list[Any]:
+def _check_content(value: Any) -> str | dict[str, Any] | list[Any]:
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, list | tuple) and all(isinstance(block, str | dict) for block in value):
@@ -487,32 +491,32 @@ def _content(value: Any) -> str | dict[str, Any] | list[Any]:
     )
 
 
-def _calls(kind: type[ToolCallMsg | AgentCallMsg], name: str, value: Any) -> list[Any]:
-    return [call if isinstance(call, kind) else kind.from_dict(call) for call in _listed(name, value)]
+def _check_calls(kind: type[ToolCallMsg | AgentCallMsg], name: str, value: Any) -> list[Any]:
+    return [call if isinstance(call, kind) else kind.from_dict(call) for call in _check_list(name, value)]
 
 
-def _mapped(name: str, value: Any) -> dict[str, Any]:
+def _check_mapping(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise MessageError(f"A message's {safe_repr(name)} must be a dictionary, not {type(value).__name__}.")
     return dict(value)
 
 
-_SETTLED = (
-    ("tool_calls", partial(_calls, ToolCallMsg)),
-    ("agent_calls", partial(_calls, AgentCallMsg)),
-    ("images", partial(_listed, kind=str)),
-    ("reasoning_details", _listed),
-    ("structured_data", _mapped),
-    ("langchain", _mapped),
+_NORMALIZERS = (
+    ("tool_calls", partial(_check_calls, ToolCallMsg)),
+    ("agent_calls", partial(_check_calls, AgentCallMsg)),
+    ("images", partial(_check_list, kind=str)),
+    ("reasoning_details", _check_list),
+    ("structured_data", _check_mapping),
+    ("langchain", _check_mapping),
 )
 
 
 def column_role(name: str) -> str | None:
     """Return a role as its column stores it; LangChain's names for roles are accepted."""
-    return plain(LANGCHAIN_ROLES.get(name, name))
+    return escape_name(LANGCHAIN_ROLES.get(name, name))
 
 
-def plain(text: str | None) -> str | None:
+def escape_name(text: str | None) -> str | None:
     """Escape the characters of a name that text columns refuse; the message keeps the name."""
     if text is None or text.isprintable():
         return text
@@ -535,7 +539,7 @@ def encode_body(message: Message) -> bytes:
         MessageError: Something inside cannot be kept as JSON, such as an object in an artifact. The message
             names the place, the type and the remedy.
     """
-    return encoding.write_plain(kept_fields(message, copied=False))
+    return encoding.write_plain(stored_fields(message, copied=False))
 
 
 def decode_body(body: bytes, message_id: str) -> Message:
@@ -558,11 +562,11 @@ def decode_body(body: bytes, message_id: str) -> Message:
         fields["message_id"] = message_id
         return Message.from_dict(fields, tagged=_TAGGED in body)
     except InvalidInput as error:
-        which = f"The message {safe_repr(message_id)}" if message_id else "A message"
-        raise DatabaseUnreadable(f"{which} is damaged; verify() tells more. {error}") from error
+        subject = f"The message {safe_repr(message_id)}" if message_id else "A message"
+        raise DatabaseUnreadable(f"{subject} is damaged; verify() tells more. {error}") from error
 
 
-def same_body(one: bytes, other: bytes) -> bool:
+def is_same_body(one: bytes, other: bytes) -> bool:
     """Return whether two bodies are equal, regardless of the order of keys in dictionaries.
 
     Args:
@@ -571,8 +575,8 @@ def same_body(one: bytes, other: bytes) -> bool:
     """
     if one == other:
         return True
-    plain, its = encoding.read_plain(one), encoding.read_plain(other)
-    return encoding.encode(plain) == encoding.encode(its)
+    first, second = encoding.read_plain(one), encoding.read_plain(other)
+    return encoding.encode(first) == encoding.encode(second)
 
 
 def body_text(body: bytes, *, with_calls: bool = False) -> str:
@@ -580,7 +584,8 @@ def body_text(body: bytes, *, with_calls: bool = False) -> str:
 
     Args:
         body: The result of `encode_body`.
-        with_calls: Whether to add the arguments of calls, as the search index does, see `found_by`. Default False.
+        with_calls: Whether to add the arguments of calls, as the search index does, see `searchable_text`. Default
+            False.
 
     Raises:
         DatabaseUnreadable: The bytes are damaged.
@@ -591,33 +596,33 @@ def body_text(body: bytes, *, with_calls: bool = False) -> str:
             if isinstance(fields, dict) and isinstance(text := fields.get("content", fields.get("user_query")), str):
                 calls = (fields.get("tool_calls") if with_calls else None) or []
                 if isinstance(calls, list) and all(isinstance(call, dict) for call in calls):
-                    return _with_arguments(text, map(encoding.called, calls))
+                    return _add_arguments(text, map(encoding.parse_call, calls))
     message = decode_body(body, "")
-    return found_by(message) if with_calls else message.text
+    return searchable_text(message) if with_calls else message.text
 
 
-def found_by(message: Message) -> str:
+def searchable_text(message: Message) -> str:
     """Return the searchable text of a message: its text and the arguments of its calls.
 
-    Calls are read from blocks if `tool_calls` has none. Queries to `RECALLING` tools are left out: a search would find
-    the query instead of the result.
+    Calls are read from blocks if `tool_calls` has none. Queries to `RECALL_TOOLS` tools are left out: a search would
+    find the query instead of the result.
     """
     calls = [(call.name, call.arguments) for call in message.tool_calls or ()]
     if not calls and isinstance(message.content, list):
         calls = [
-            encoding.called(block)
+            encoding.parse_call(block)
             for block in message.content
-            if isinstance(block, dict) and encoding.kind_of(block) in encoding.CALLS
+            if isinstance(block, dict) and encoding.block_type(block) in encoding.CALL_TYPES
         ]
-    return _with_arguments(message.text, calls)
+    return _add_arguments(message.text, calls)
 
 
-def _with_arguments(text: str, calls: Iterable[tuple[str, Any]]) -> str:
-    told = [_values(arguments) for name, arguments in calls if name not in RECALLING]
-    return "\n".join(filter(None, [text, *told]))
+def _add_arguments(text: str, calls: Iterable[tuple[str, Any]]) -> str:
+    values = [_argument_values(arguments) for name, arguments in calls if name not in RECALL_TOOLS]
+    return "\n".join(filter(None, [text, *values]))
 
 
-def _values(arguments: Any) -> str:
+def _argument_values(arguments: Any) -> str:
     """Return the values of a call's arguments as text; unparsable text stays unchanged."""
     text = arguments if isinstance(arguments, str) else provider_content.json_text(arguments)
     try:
@@ -641,11 +646,11 @@ def message_time(message: Message) -> datetime | None:
     """
     if message.created_at is not None:
         return message.created_at
-    told = ((message.langchain or {}).get("additional_kwargs") or {}).get("created_at")
-    return None if told is None else as_time(told)
+    value = ((message.langchain or {}).get("additional_kwargs") or {}).get("created_at")
+    return None if value is None else parse_time(value)
 
 
-def _check_text(value: Any, what: str, name: str) -> None:
+def _check_text(value: Any, owner: str, name: str) -> None:
     text = getattr(value, name)
     if not isinstance(text, str):
-        raise MessageError(f"A {what}'s {safe_repr(name)} must be text, not {type(text).__name__}.")
+        raise MessageError(f"A {owner}'s {safe_repr(name)} must be text, not {type(text).__name__}.")

@@ -25,8 +25,8 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from langchain_core.messages import BaseMessage, HumanMessage, RemoveMessage, SystemMessage
 
-from langchain_agentmem.base.encoding import IMAGES, kind_of, replace_surrogates
-from langchain_agentmem.base.fencing import fenced
+from langchain_agentmem.base.encoding import IMAGE_TYPES, block_type, replace_surrogates
+from langchain_agentmem.base.fencing import fence_text
 
 MEMORY_MARK = "agentmem_memory"
 """In `additional_kwargs` of a message that brings memory: which part."""
@@ -43,7 +43,7 @@ _HEADS: Mapping[str, str] = {
 }
 
 
-def block(part: Part, text: str) -> str:
+def memory_block(part: Part, text: str) -> str:
     """Return the text of a message that brings memory.
 
     Args:
@@ -51,10 +51,10 @@ def block(part: Part, text: str) -> str:
             instructions for this task.
         text: The memory, as text.
     """
-    return f"{_HEADS[part]}\n{fenced(_TAGS[part], text)}"
+    return f"{_HEADS[part]}\n{fence_text(_TAGS[part], text)}"
 
 
-def injected(part: Part, text: str, role: Role = "user", before: str | None = None) -> BaseMessage:
+def memory_message(part: Part, text: str, role: Role = "user", before: str | None = None) -> BaseMessage:
     """Make a message that brings memory. Equal arguments result in equal messages and ids.
 
     Args:
@@ -63,9 +63,9 @@ def injected(part: Part, text: str, role: Role = "user", before: str | None = No
         role: The role of the message. Default: "user".
         before: The id of the message that the memory was recalled for. Default: none.
     """
-    made = HumanMessage if role == "user" else SystemMessage
+    message_class = HumanMessage if role == "user" else SystemMessage
     key = f"{_ID}{part}" + (f"-{before}" if before else "")
-    return made(content=block(part, text), id=key, additional_kwargs={MEMORY_MARK: part})
+    return message_class(content=memory_block(part, text), id=key, additional_kwargs={MEMORY_MARK: part})
 
 
 def is_injected(message: BaseMessage, *parts: Part) -> bool:
@@ -108,7 +108,7 @@ class SummaryImage:
     block: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "context", " ".join(plain(self.context).split()))
+        object.__setattr__(self, "context", " ".join(clean_text(self.context).split()))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,9 +135,9 @@ class Summary:
 
     def __post_init__(self) -> None:
         for name in ("user_request", "summary"):
-            object.__setattr__(self, name, plain(getattr(self, name)).strip())
+            object.__setattr__(self, name, clean_text(getattr(self, name)).strip())
         for name in ("salient_facts", "open_threads"):
-            items = (plain(each).strip() for each in getattr(self, name))
+            items = (clean_text(each).strip() for each in getattr(self, name))
             object.__setattr__(self, name, tuple(each for each in items if each))
         object.__setattr__(self, "kept_images", tuple(self.kept_images))
 
@@ -167,17 +167,17 @@ class Summary:
         request = given.get("user_request", given.get("user_request_summary"))
         count = given.get("stands_for")
         return cls(
-            user_request=_text(request),
-            summary=_text(given.get("summary", given.get("ConversationSummary"))),
-            salient_facts=tuple(_items(given.get("salient_facts", given.get("Variables")))),
-            open_threads=tuple(_items(given.get("open_threads"))),
-            kept_images=tuple(_images(given.get("kept_images", given.get("keep_images")))),
+            user_request=_to_text(request),
+            summary=_to_text(given.get("summary", given.get("ConversationSummary"))),
+            salient_facts=tuple(_iter_texts(given.get("salient_facts", given.get("Variables")))),
+            open_threads=tuple(_iter_texts(given.get("open_threads"))),
+            kept_images=tuple(_read_images(given.get("kept_images", given.get("keep_images")))),
             stands_for=count if isinstance(count, int) and not isinstance(count, bool) and count > 0 else 0,
             provisional=given.get("provisional") is True,
         )
 
 
-def sections(summary: Summary) -> str:
+def format_summary(summary: Summary) -> str:
     """Return the texts of a summary under their headings, without empty sections."""
     parts = [
         ("User Requests Summary", summary.user_request),
@@ -195,10 +195,10 @@ def summary_message(summary: Summary, *, id: str | None) -> HumanMessage:  # noq
         summary: The summary.
         id: The message's id.
     """
-    text = f"{_head(summary)}\n{fenced(_FENCE, sections(summary), id=id)}"
+    text = f"{_summary_head(summary)}\n{fence_text(_FENCE, format_summary(summary), id=id)}"
     content: list[str | dict[Any, Any]] = [{"type": "text", "text": text}]
     for image in summary.kept_images:
-        content += [{"type": "text", "text": _label(image)}, dict(image.block)]
+        content += [{"type": "text", "text": _image_label(image)}, dict(image.block)]
     return HumanMessage(
         content=content if summary.kept_images else text, id=id, additional_kwargs={SUMMARY_MARK: summary.to_dict()}
     )
@@ -214,11 +214,11 @@ def summary_in(message: BaseMessage) -> Summary | None:
         The summary. None for a message that is not a summary, or that has a summary's mark and another text: anyone
         can put a mark on a message, and its text must not be ignored.
     """
-    kept = message.additional_kwargs.get(SUMMARY_MARK)
-    if not isinstance(kept, Mapping):
+    data = message.additional_kwargs.get(SUMMARY_MARK)
+    if not isinstance(data, Mapping):
         return None
-    summary = Summary.from_dict(kept)
-    if not _says_no_more(message, summary):
+    summary = Summary.from_dict(data)
+    if not _has_exact_text(message, summary):
         return None
     if not summary.kept_images:
         return summary
@@ -228,89 +228,89 @@ def summary_in(message: BaseMessage) -> Summary | None:
     return replace(summary, kept_images=images)
 
 
-def _says_no_more(message: BaseMessage, summary: Summary) -> bool:
+def _has_exact_text(message: BaseMessage, summary: Summary) -> bool:
     """Return whether a message has exactly a summary's text; images and id may be missing."""
     content = [message.content] if isinstance(message.content, str) else message.content
-    images = [block for block in content if not isinstance(block, str) and kind_of(block) != "text"]
-    if len(images) > len(summary.kept_images) or not all(kind_of(block) in IMAGES for block in images):
+    images = [block for block in content if not isinstance(block, str) and block_type(block) != "text"]
+    if len(images) > len(summary.kept_images) or not all(block_type(block) in IMAGE_TYPES for block in images):
         return False
     text = str(message.text)
     for image in reversed(summary.kept_images):
-        text = text.removesuffix(_label(image))
+        text = text.removesuffix(_image_label(image))
     head, _, record = text.partition("\n")
     mark, _, block = record.partition("\n")
-    _, _, same = fenced(_FENCE, sections(summary)).partition("\n")
-    return head == _head(summary) and mark.startswith(f"<{_FENCE}") and block == same
+    _, _, expected = fence_text(_FENCE, format_summary(summary)).partition("\n")
+    return head == _summary_head(summary) and mark.startswith(f"<{_FENCE}") and block == expected
 
 
-def _head(summary: Summary) -> str:
+def _summary_head(summary: Summary) -> str:
     count = f"{summary.stands_for} " if summary.stands_for else ""
     return f"This is a record of {count}earlier messages of this conversation that are not shown."
 
 
-def _label(image: SummaryImage) -> str:
+def _image_label(image: SummaryImage) -> str:
     return f"[Retained image {image.image_id}]: {image.context}"
 
 
-def plain(text: str) -> str:
+def clean_text(text: str) -> str:
     """Remove the NULs and lone surrogates, which databases and providers refuse, from a text."""
     return replace_surrogates(text.replace("\x00", ""))
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else "\n".join(_items(value))
+def _to_text(value: Any) -> str:
+    return value if isinstance(value, str) else "\n".join(_iter_texts(value))
 
 
-def _items(value: Any) -> Iterable[str]:
+def _iter_texts(value: Any) -> Iterable[str]:
     """Yield the texts in a value of any type."""
     if isinstance(value, Mapping):
-        yield "; ".join(f"{key}: {_text(each)}" for key, each in value.items())
+        yield "; ".join(f"{key}: {_to_text(each)}" for key, each in value.items())
     elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
         for each in value:
-            yield from _items(each)
+            yield from _iter_texts(each)
     elif value is not None and value != "":
         yield str(value)
 
 
-def _images(value: Any) -> Iterable[SummaryImage]:
+def _read_images(value: Any) -> Iterable[SummaryImage]:
     for each in value if isinstance(value, list) else ():
         entry = each if isinstance(each, Mapping) else {_IMAGE_ID: each}
         name = entry.get(_IMAGE_ID)
         if isinstance(name, str) and name.strip():
-            yield SummaryImage(image_id=name.strip(), context=_text(entry.get("context")))
+            yield SummaryImage(image_id=name.strip(), context=_to_text(entry.get("context")))
 
 
-MADE = "agentmem_made"
+GENERATED_MARK = "agentmem_made"
 """In `additional_kwargs` of a message that a compaction made or altered."""
 ALTERED, FILLER, RESULT = "altered", "filler", "result"
 """The values of `MADE`: an altered message, a filler that providers require, or a user message that quotes a result
 without its call. All are texts, since some clients merge the values that messages have under one key."""
 BEGINNING = "[The conversation begins here.]"
-GOES_ON = "[The assistant goes on.]"
+CONTINUATION = "[The assistant goes on.]"
 NO_ANSWER = "[No answer was recorded here.]"
-MADE_IMAGES = "[Images that the assistant made:]"
+ASSISTANT_IMAGES = "[Images that the assistant made:]"
 NO_RESULT = "[No result was recorded for this call.]"
 
 SOURCE_MARK, SUMMARIZED = "lc_source", "summarization"
 """The key in `additional_kwargs` of a summary of LangChain's own `SummarizationMiddleware`, and its value."""
 
-MARKS = frozenset((MEMORY_MARK, SUMMARY_MARK, MADE, SOURCE_MARK))
+MARKS = frozenset((MEMORY_MARK, SUMMARY_MARK, GENERATED_MARK, SOURCE_MARK))
 """The marks of generated messages. A message with a mark may still have been said by someone."""
 
 M = TypeVar("M", bound=BaseMessage)
 
 
-def altered(message: M, **changes: Any) -> M:
+def alter_message(message: M, **changes: Any) -> M:
     """Return a copy of a message with changed fields, marked as altered."""
     kwargs = changes.pop("additional_kwargs", message.additional_kwargs)
     if getattr(message, "artifact", None) is not None:
         changes["artifact"] = None  # models do not receive artifacts, and the original message keeps it
-    return message.model_copy(update={**changes, "additional_kwargs": {MADE: ALTERED, **kwargs}})
+    return message.model_copy(update={**changes, "additional_kwargs": {GENERATED_MARK: ALTERED, **kwargs}})
 
 
-def is_made(message: BaseMessage) -> bool:
-    """Return whether a message is a summary or has the mark `MADE`, which anyone can set."""
-    return MADE in message.additional_kwargs or summary_in(message) is not None
+def is_from_compaction(message: BaseMessage) -> bool:
+    """Return whether a message is a summary or has the mark `GENERATED_MARK`, which anyone can set."""
+    return GENERATED_MARK in message.additional_kwargs or summary_in(message) is not None
 
 
 def is_filler(message: BaseMessage) -> bool:
@@ -323,6 +323,8 @@ def is_filler(message: BaseMessage) -> bool:
         return True
     if isinstance(message, HumanMessage) and message.additional_kwargs.get(SOURCE_MARK) == SUMMARIZED:
         return True
-    if isinstance(content := message.content, list) and all(kind_of(each) in IMAGES for each in content[1:]):
-        return MADE in message.additional_kwargs and content[:1] == [{"type": "text", "text": MADE_IMAGES}]
-    return MADE in message.additional_kwargs and content in (BEGINNING, GOES_ON, NO_ANSWER, NO_RESULT)
+    if isinstance(content := message.content, list) and all(block_type(each) in IMAGE_TYPES for each in content[1:]):
+        return GENERATED_MARK in message.additional_kwargs and content[:1] == [
+            {"type": "text", "text": ASSISTANT_IMAGES}
+        ]
+    return GENERATED_MARK in message.additional_kwargs and content in (BEGINNING, CONTINUATION, NO_ANSWER, NO_RESULT)

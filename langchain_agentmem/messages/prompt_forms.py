@@ -3,8 +3,8 @@
 The forms are a text, a prompt, messages, the variables of a prompt, and the state of a graph. Each is read as messages
 and returned in its own type.
 
-`woven` inserts memory into messages: core memory after the system messages, recalled memory before its question.
-Messages stay valid for every provider. The existing messages stay the same objects, in the same order.
+`insert_memory` inserts memory into messages: core memory after the system messages, recalled memory before its
+question. Messages stay valid for every provider. The existing messages stay the same objects, in the same order.
 """
 
 from __future__ import annotations
@@ -18,11 +18,18 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, co
 from langchain_core.prompt_values import ChatPromptValue, PromptValue, StringPromptValue
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from langchain_agentmem.base.concurrency import in_worker
-from langchain_agentmem.base.namespaces import config_given
+from langchain_agentmem.base.concurrency import run_in_worker
+from langchain_agentmem.base.namespaces import check_config
 from langchain_agentmem.errors import InvalidInput, safe_repr
-from langchain_agentmem.messages.history_repair import calls_of, encodable, is_said_by_user, role_of
-from langchain_agentmem.messages.message_marks import Part, Role, block, injected, is_injected, is_made
+from langchain_agentmem.messages.history_repair import calls_of, is_from_user, make_encodable, role_of
+from langchain_agentmem.messages.message_marks import (
+    Part,
+    Role,
+    is_from_compaction,
+    is_injected,
+    memory_block,
+    memory_message,
+)
 
 
 class PromptTexts(NamedTuple):
@@ -39,8 +46,8 @@ class PromptTexts(NamedTuple):
 
     def blocks(self) -> list[str]:
         """Return the texts of the messages that bring this memory."""
-        return [block("core", self.core)] * bool(self.core) + [
-            block("recalled", each) for each in self.recalled.values()
+        return [memory_block("core", self.core)] * bool(self.core) + [
+            memory_block("recalled", each) for each in self.recalled.values()
         ]
 
 
@@ -63,29 +70,29 @@ class MemoryRunnable(Runnable[Any, Any]):
             **kwargs: Not used.
         """
         del kwargs
-        config = config_given(config)
+        config = check_config(config)
         if self._database.tracing.shows_content:
             return self._call_with_config(self._run, input, config)  # type: ignore[arg-type]  # passes `config` by name
-        with self._database.tracing.within(config) as complete:  # LangChain would trace the whole input
+        with self._database.tracing.use_config(config) as complete:  # LangChain would trace the whole input
             return self._run(input, complete)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
         """Async version of `invoke`."""
         del kwargs
-        config = config_given(config)
+        config = check_config(config)
         if self._database.tracing.shows_content:
             return await self._acall_with_config(self._arun, input, config)  # type: ignore[arg-type]
-        with self._database.tracing.within(config) as complete:
+        with self._database.tracing.use_config(config) as complete:
             return await self._arun(input, complete)
 
     def _run(self, given: Any, config: RunnableConfig) -> Any:
         raise NotImplementedError
 
     async def _arun(self, given: Any, config: RunnableConfig) -> Any:
-        return await in_worker(lambda: self._run(given, config), writes=self._writes)
+        return await run_in_worker(lambda: self._run(given, config), writes=self._writes)
 
 
-def converted(given: Sequence[Any]) -> list[BaseMessage]:
+def convert_messages(given: Sequence[Any]) -> list[BaseMessage]:
     """Convert messages from any form that LangChain accepts.
 
     Raises:
@@ -97,22 +104,22 @@ def converted(given: Sequence[Any]) -> list[BaseMessage]:
         raise InvalidInput(f"These are no messages: {safe_repr(given)}. {error}") from error
 
 
-def woven(messages: Sequence[BaseMessage], brought: PromptTexts, role: Role = "user") -> list[BaseMessage]:
+def insert_memory(messages: Sequence[BaseMessage], memory: PromptTexts, role: Role = "user") -> list[BaseMessage]:
     """Insert memory into messages, in place of the memory that they contain.
 
     Args:
         messages: A context. It is not changed.
-        brought: The texts to insert.
+        memory: The texts to insert.
         role: The role of core memory. Recalled memory is always in the user's. Default: "user".
     """
-    said = placed(messages, "recalled", brought.recalled)
-    said = [message for message in said if not is_injected(message, "core")]
-    start = _start(said)
-    core = [injected("core", brought.core, role)] if brought.core else []
-    return [*said[:start], *core, *said[start:]]
+    others = insert_texts(messages, "recalled", memory.recalled)
+    others = [message for message in others if not is_injected(message, "core")]
+    start = _system_end(others)
+    core = [memory_message("core", memory.core, role)] if memory.core else []
+    return [*others[:start], *core, *others[start:]]
 
 
-def placed(messages: Sequence[BaseMessage], part: Part, texts: Mapping[str | None, str]) -> list[BaseMessage]:
+def insert_texts(messages: Sequence[BaseMessage], part: Part, texts: Mapping[str | None, str]) -> list[BaseMessage]:
     """Insert texts before messages, in place of all existing messages of this part.
 
     Args:
@@ -120,26 +127,26 @@ def placed(messages: Sequence[BaseMessage], part: Part, texts: Mapping[str | Non
         part: The part of memory.
         texts: By the ids of the messages that follow them; None is the last message that a user said.
     """
-    said = [encodable(message) for message in messages if not is_injected(message, part)]
-    start, last = _start(said), last_said(said)
-    places = {message.id: place for place, message in enumerate(said) if message.id in texts}
-    places[None] = start if last is None else last
-    put: dict[int, list[BaseMessage]] = {}
+    others = [make_encodable(message) for message in messages if not is_injected(message, part)]
+    start, last_user = _system_end(others), last_user_index(others)
+    places = {message.id: place for place, message in enumerate(others) if message.id in texts}
+    places[None] = start if last_user is None else last_user
+    inserted: dict[int, list[BaseMessage]] = {}
     for key, text in texts.items():
         if key in places:
-            place = max(start, _outside(said, places[key]))
-            while part == "recalled" and place > start and is_injected(said[place - 1], "experiences"):
+            place = max(start, _insertion_index(others, places[key]))
+            while part == "recalled" and place > start and is_injected(others[place - 1], "experiences"):
                 place -= 1  # one order, regardless of which part is inserted first
-            put.setdefault(place, []).append(injected(part, text, before=key))
-    return [each for place in range(len(said) + 1) for each in (*put.get(place, ()), *said[place : place + 1])]
+            inserted.setdefault(place, []).append(memory_message(part, text, before=key))
+    return [each for place in range(len(others) + 1) for each in (*inserted.get(place, ()), *others[place : place + 1])]
 
 
-def _start(messages: Sequence[BaseMessage]) -> int:
+def _system_end(messages: Sequence[BaseMessage]) -> int:
     """Return the index after the system messages at the beginning."""
     return next((place for place, each in enumerate(messages) if role_of(each) != "system"), len(messages))
 
 
-def with_block(system: SystemMessage | None, part: Part, text: str) -> SystemMessage:
+def append_block(system: SystemMessage | None, part: Part, text: str) -> SystemMessage:
     """Append a part of memory to a system message.
 
     Args:
@@ -147,17 +154,17 @@ def with_block(system: SystemMessage | None, part: Part, text: str) -> SystemMes
         part: The part of memory.
         text: The memory, as text.
     """
-    text = block(part, text)
+    text = memory_block(part, text)
     if system is None:
         return SystemMessage(text)
-    more: Any = f"\n\n{text}" if isinstance(system.content, str) else [{"type": "text", "text": text}]
-    return system.model_copy(update={"content": system.content + more})
+    addition: Any = f"\n\n{text}" if isinstance(system.content, str) else [{"type": "text", "text": text}]
+    return system.model_copy(update={"content": system.content + addition})
 
 
-def last_said(messages: Sequence[BaseMessage]) -> int | None:
+def last_user_index(messages: Sequence[BaseMessage]) -> int | None:
     """Return the index of the last message that a user said, or None."""
     places = range(len(messages) - 1, -1, -1)
-    return next((place for place in places if is_said_by_user(messages[place])), None)
+    return next((place for place in places if is_from_user(messages[place])), None)
 
 
 def question_of(query: Callable[[Any], str] | None, given: Any, messages: Sequence[BaseMessage]) -> str:
@@ -172,15 +179,15 @@ def question_of(query: Callable[[Any], str] | None, given: Any, messages: Sequen
         InvalidInput: The function does not return a text.
     """
     if query is None:
-        place = last_said(messages)
+        place = last_user_index(messages)
         return "" if place is None else str(messages[place].text)
-    asked = query(given)
-    if not isinstance(asked, str):
-        raise InvalidInput(f"query must give a text, not {type(asked).__name__}.")
-    return asked
+    question = query(given)
+    if not isinstance(question, str):
+        raise InvalidInput(f"query must give a text, not {type(question).__name__}.")
+    return question
 
 
-def _outside(messages: Sequence[BaseMessage], place: int) -> int:
+def _insertion_index(messages: Sequence[BaseMessage], place: int) -> int:
     """Return the last index up to this one that is not between a call and its result."""
     answered = {getattr(message, "tool_call_id", None) for message in messages[place:]} - {None}
     for earlier in range(place) if answered else ():
@@ -189,13 +196,13 @@ def _outside(messages: Sequence[BaseMessage], place: int) -> int:
     return place
 
 
-READ = "__pregel_read"
+READ_KEY = "__pregel_read"
 """The key of a task's config under which LangGraph puts the function that reads the state's channels."""
-HISTORY, CONTEXT = "messages", "llm_input_messages"
+HISTORY_KEY, CONTEXT_KEY = "messages", "llm_input_messages"
 """The keys of a state: its messages, and the messages that its model receives."""
 
 
-_Among: TypeAlias = Callable[[list[BaseMessage]], list[BaseMessage]]
+_Insert: TypeAlias = Callable[[list[BaseMessage]], list[BaseMessage]]
 
 
 class PromptForm(NamedTuple):
@@ -203,15 +210,15 @@ class PromptForm(NamedTuple):
 
     Attributes:
         messages: Its messages, or messages made from its texts.
-        close: Takes a function that inserts into messages, and the same memory as a text, "" for none. Returns the
+        fill: Takes a function that inserts into messages, and the same memory as a text, "" for none. Returns the
             input with the memory; for a node of a graph, the update of its state.
     """
 
     messages: list[BaseMessage]
-    close: Callable[[_Among, str], Any]
+    fill: Callable[[_Insert, str], Any]
 
 
-def form_of(given: Any, config: RunnableConfig, key: str, *, shared: bool = False) -> PromptForm:
+def read_form(given: Any, config: RunnableConfig, key: str, *, shared: bool = False) -> PromptForm:
     """Read an input as messages.
 
     Args:
@@ -224,66 +231,70 @@ def form_of(given: Any, config: RunnableConfig, key: str, *, shared: bool = Fals
         InvalidInput: The input is of another type, or the state of the graph has none of the keys.
     """
     if isinstance(given, str):
-        return PromptForm([HumanMessage(given)], lambda _, text: _before(given, text))
+        return PromptForm([HumanMessage(given)], lambda _, text: _prepend(given, text))
     if isinstance(given, StringPromptValue):
-        return PromptForm(given.to_messages(), lambda _, text: StringPromptValue(text=_before(given.text, text)))
+        return PromptForm(given.to_messages(), lambda _, text: StringPromptValue(text=_prepend(given.text, text)))
     if isinstance(given, PromptValue):
-        said = given.to_messages()
-        return PromptForm(said, lambda among, _: ChatPromptValue(messages=among(said)))
+        prompt_messages = given.to_messages()
+        return PromptForm(prompt_messages, lambda insert, _: ChatPromptValue(messages=insert(prompt_messages)))
     if isinstance(given, BaseMessage | Sequence):
-        listed = converted([given] if isinstance(given, BaseMessage) else given)
-        return PromptForm(listed, lambda among, _: among(listed))
-    return _opened(given, config, key, shared=shared)
+        messages = convert_messages([given] if isinstance(given, BaseMessage) else given)
+        return PromptForm(messages, lambda insert, _: insert(messages))
+    return _read_mapping(given, config, key, shared=shared)
 
 
-def _opened(given: Any, config: RunnableConfig, key: str, *, shared: bool) -> PromptForm:
+def _read_mapping(given: Any, config: RunnableConfig, key: str, *, shared: bool) -> PromptForm:
     """Read a dictionary or a state as messages."""
     found = history_in(given)
     if isinstance(found, str) or not isinstance(found, Sequence):
-        if isinstance(given, Mapping) and HISTORY not in given:
+        if isinstance(given, Mapping) and HISTORY_KEY not in given:
             if _is_state(given, config):
                 keys_in_state(config, key)
-                return PromptForm(_asking(given), lambda _, text: state_update([(key, text)]))
-            return PromptForm(_asking(given), lambda _, text: {**given, key: text})
+                return PromptForm(_question_messages(given), lambda _, text: state_update([(key, text)]))
+            return PromptForm(_question_messages(given), lambda _, text: {**given, key: text})
         raise InvalidInput(
             f"Memory cannot be put into this: {safe_repr(given)}. Give a text, messages, a prompt, a dictionary, or a "
-            f"state that has a list of messages under '{HISTORY}'."
+            f"state that has a list of messages under '{HISTORY_KEY}'."
         )
-    said = converted(found)
+    messages = convert_messages(found)
     texts = [key] if shared else []
-    room = keys_in_state(config, CONTEXT, *texts)
-    if room is not None:
-        said = _shown(given, said)
+    state_keys = keys_in_state(config, CONTEXT_KEY, *texts)
+    if state_keys is not None:
+        messages = _context_in(given, messages)
 
-    def close(among: _Among, text: str) -> Any:
-        if room is not None:
-            return state_update([(name, among(said) if name == CONTEXT else text) for name in room])
-        beside = dict.fromkeys(texts, text)
+    def fill(insert: _Insert, text: str) -> Any:
+        if state_keys is not None:
+            return state_update([(name, insert(messages) if name == CONTEXT_KEY else text) for name in state_keys])
+        extra = dict.fromkeys(texts, text)
         if isinstance(given, Mapping):
-            return {**given, HISTORY: among(said), **beside}
-        return {CONTEXT: among(said), **beside}
+            return {**given, HISTORY_KEY: insert(messages), **extra}
+        return {CONTEXT_KEY: insert(messages), **extra}
 
-    return PromptForm(said, close)
+    return PromptForm(messages, fill)
 
 
-def _shown(given: Any, said: list[BaseMessage]) -> list[BaseMessage]:
+def _context_in(given: Any, history: list[BaseMessage]) -> list[BaseMessage]:
     """Return the context that an earlier node made of this history, else the history itself.
 
     Such a node is a compaction, for example.
     """
-    found = given.get(CONTEXT) if isinstance(given, Mapping) else getattr(given, CONTEXT, None)
-    if isinstance(found, str) or not isinstance(found, Sequence) or not found or not said:
-        return said
-    shown = converted(found)
-    if shown[-1] != said[-1] and not (shown[-1].id == said[-1].id and is_made(shown[-1])):
-        return said  # the context is of the turn before
-    known = {each.id for each in said}
-    return shown if all(each.id in known or is_made(each) or is_injected(each) for each in shown) else said
+    found = given.get(CONTEXT_KEY) if isinstance(given, Mapping) else getattr(given, CONTEXT_KEY, None)
+    if isinstance(found, str) or not isinstance(found, Sequence) or not found or not history:
+        return history
+    context = convert_messages(found)
+    if context[-1] != history[-1] and not (context[-1].id == history[-1].id and is_from_compaction(context[-1])):
+        return history  # the context is of the turn before
+    known_ids = {each.id for each in history}
+    return (
+        context
+        if all(each.id in known_ids or is_from_compaction(each) or is_injected(each) for each in context)
+        else history
+    )
 
 
 def _is_state(given: Mapping[str, Any], config: RunnableConfig) -> bool:
     """Return whether a mapping is the running graph's state, not a dictionary made by a node."""
-    read = (config.get("configurable") or {}).get(READ)
+    read = (config.get("configurable") or {}).get(READ_KEY)
     try:
         return read is not None and bool(given) and all(read(key) is value for key, value in given.items())
     except KeyError:
@@ -292,7 +303,7 @@ def _is_state(given: Mapping[str, Any], config: RunnableConfig) -> bool:
 
 def history_in(state: Any) -> Any:
     """Return the value of "messages" in a state or a dictionary, or None."""
-    return state.get(HISTORY) if isinstance(state, Mapping) else getattr(state, HISTORY, None)
+    return state.get(HISTORY_KEY) if isinstance(state, Mapping) else getattr(state, HISTORY_KEY, None)
 
 
 def keys_in_state(config: RunnableConfig, *wanted: str) -> list[str] | None:
@@ -303,20 +314,20 @@ def keys_in_state(config: RunnableConfig, *wanted: str) -> list[str] | None:
     Raises:
         InvalidInput: The state has none of them.
     """
-    read = (config.get("configurable") or {}).get(READ)
+    read = (config.get("configurable") or {}).get(READ_KEY)
     if read is None:
         return None
-    room = []
+    found = []
     for key in wanted:
         with suppress(KeyError):
             read(key)
-            room.append(key)
-    if not room:
+            found.append(key)
+    if not found:
         raise InvalidInput(
             f"The graph's state has no key {' or '.join(map(repr, wanted))}, so the result would be dropped. Let the "
             "state inherit langchain_agentmem.CompactionState, or add the key."
         )
-    return room
+    return found
 
 
 def state_update(values: list[tuple[str, Any]]) -> Any:
@@ -327,13 +338,13 @@ def state_update(values: list[tuple[str, Any]]) -> Any:
     return Command(update=values)
 
 
-def _before(given: str, text: str) -> str:
+def _prepend(given: str, text: str) -> str:
     return f"{text}\n\n{given}" if text else given
 
 
-def _asking(variables: Mapping[str, Any]) -> list[BaseMessage]:
+def _question_messages(variables: Mapping[str, Any]) -> list[BaseMessage]:
     """Return the question among the variables of a prompt as a message, or an empty list."""
     texts = {name: value for name, value in variables.items() if isinstance(value, str)}
     named = [texts[name] for name in ("input", "question", "query", "user_query") if name in texts]
-    asked = named[0] if named else next(iter(texts.values())) if len(texts) == 1 else None
-    return [] if asked is None else [HumanMessage(asked)]
+    question = named[0] if named else next(iter(texts.values())) if len(texts) == 1 else None
+    return [] if question is None else [HumanMessage(question)]

@@ -25,11 +25,11 @@ from uuid import UUID
 
 from langchain_core.messages import convert_to_openai_data_block
 
-from langchain_agentmem.base.encoding import CALLS, TEXTS, THOUGHTS, inline_image, kind_of, to_plain
+from langchain_agentmem.base.encoding import CALL_TYPES, REASONING_TYPES, TEXT_TYPES, block_type, inline_image, to_plain
 from langchain_agentmem.base.events import FirstFailures
 from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 
-MOST_BYTES = 20 * 2**20
+MAX_IMAGE_BYTES = 20 * 2**20
 """The maximum size of a file that is read; no provider takes a larger image."""
 
 PartOf: TypeAlias = Callable[[str], dict[str, Any]]
@@ -59,25 +59,25 @@ def image_part(image: str) -> dict[str, Any]:
             with its contents in base64.
 
     Raises:
-        MessageError: The file cannot be read, or has more than `MOST_BYTES`.
+        MessageError: The file cannot be read, or has more than `MAX_IMAGE_BYTES`.
     """
     if is_remote(image):
-        return named_part(image)
+        return image_url_part(image)
     try:
         path = _local_path(image)
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode):
+        info = path.stat()
+        if not stat.S_ISREG(info.st_mode):
             raise ValueError("it is no file")  # noqa: TRY301 - reported like the system's errors
-        if found.st_size > MOST_BYTES:
-            raise ValueError(f"it has {found.st_size:,} bytes, and {MOST_BYTES:,} are the most")  # noqa: TRY301
-        return named_part(_data_url(str(path), found.st_mtime_ns, found.st_size))
+        if info.st_size > MAX_IMAGE_BYTES:
+            raise ValueError(f"it has {info.st_size:,} bytes, and {MAX_IMAGE_BYTES:,} are the most")  # noqa: TRY301
+        return image_url_part(_data_url(str(path), info.st_mtime_ns, info.st_size))
     except (OSError, RuntimeError, ValueError) as error:  # pathlib raises RuntimeError for an unknown home
         raise MessageError(
             f"The image {safe_repr(image)} cannot be read: {error}. Restore the file, or remove it from the message."
         ) from error
 
 
-def named_part(image: str) -> dict[str, Any]:
+def image_url_part(image: str) -> dict[str, Any]:
     """Return an image as a part with its name, unread, from which its cost can be counted."""
     return {"type": "image_url", "image_url": {"url": image}}
 
@@ -110,22 +110,22 @@ def standard_image_part(block: Mapping[str, Any]) -> dict[str, Any] | None:
     url = block.get("url")
     data = block.get("base64", block.get("data"))
     if isinstance(data, str):
-        url = f"data:{block.get('mime_type') or _sniffed_text(data)};base64,{data}"
+        url = f"data:{block.get('mime_type') or _base64_media_type(data)};base64,{data}"
     return {"type": "image_url", "image_url": {"url": url}} if isinstance(url, str) else None
 
 
-def made_image(block: Any) -> dict[str, Any] | None:
+def generated_image(block: Any) -> dict[str, Any] | None:
     """Return a model's image as a part of a user's message; None for any other block.
 
     Args:
         block: A block of an assistant's content, in the form of OpenAI, of Gemini or of LangChain.
     """
-    kind = kind_of(block)
+    kind = block_type(block)
     if kind == "image_generation_call":
         block = {"base64": block.get("result"), "mime_type": f"image/{block.get('output_format', 'png')}"}
     elif kind in ("image_url", "input_image"):
-        shown = block.get("image_url")
-        block = {"url": shown.get("url") if isinstance(shown, Mapping) else shown}
+        source = block.get("image_url")
+        block = {"url": source.get("url") if isinstance(source, Mapping) else source}
     elif kind != "image":
         block = inline_image(block)
     return block and standard_image_part(block)
@@ -155,7 +155,7 @@ def _data_url(path: str, mtime_ns: int, size: int) -> str:  # noqa: ARG001 - the
     return f"data:{media_type(data, path)};base64,{base64.b64encode(data).decode('ascii')}"
 
 
-def _sniffed_text(data: str) -> str:
+def _base64_media_type(data: str) -> str:
     try:
         return media_type(base64.b64decode(data[:64]))
     except ValueError:
@@ -177,7 +177,7 @@ def json_text(value: Any, *, sort_keys: bool = False) -> str:
         MessageError: Something inside is an object that cannot be written.
     """
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_said, sort_keys=sort_keys)
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_json_default, sort_keys=sort_keys)
     except (TypeError, ValueError, RecursionError):
         pass
     try:
@@ -186,7 +186,7 @@ def json_text(value: Any, *, sort_keys: bool = False) -> str:
         raise MessageError(str(error)) from error
 
 
-def _said(value: Any) -> Any:
+def _json_default(value: Any) -> Any:
     if isinstance(value, date | time):
         return value.isoformat()
     if isinstance(value, set | frozenset):
@@ -196,7 +196,7 @@ def _said(value: Any) -> Any:
     raise TypeError(type(value).__name__)
 
 
-def provider_content(content: Any, images: list[str] | None, part_of: PartOf = image_part) -> str | list[Any]:
+def convert_content(content: Any, images: list[str] | None, part_of: PartOf = image_part) -> str | list[Any]:
     """Convert content to text, or to a list of parts if it has images or blocks.
 
     Args:
@@ -211,7 +211,7 @@ def provider_content(content: Any, images: list[str] | None, part_of: PartOf = i
         MessageError: An image file cannot be read.
     """
     if isinstance(content, list):
-        parts = [_part(block) for block in content]
+        parts = [_content_part(block) for block in content]
     else:
         text = content if isinstance(content, str) else "" if content is None else json_text(content)
         if not images:
@@ -220,7 +220,7 @@ def provider_content(content: Any, images: list[str] | None, part_of: PartOf = i
     return parts + [part_of(image) for image in images or ()]
 
 
-def tool_result(content: Any, tool_call_id: str | None) -> tuple[Any, str | None]:
+def unwrap_result(content: Any, tool_call_id: str | None) -> tuple[Any, str | None]:
     """Take a tool's result out of its envelope.
 
     Args:
@@ -267,10 +267,10 @@ def readable_text(content: Any) -> str:
     return "\n".join(lines)
 
 
-def _part(block: Any) -> Any:
+def _content_part(block: Any) -> Any:
     if not isinstance(block, dict):
         return {"type": "text", "text": block if isinstance(block, str) else json_text(block)}
-    kind = kind_of(block)
+    kind = block_type(block)
     if kind == "image":
         return standard_image_part(block) or block
     if kind in ("audio", "file"):
@@ -286,11 +286,11 @@ def _block_lines(block: Any) -> list[str]:
         return [block]
     if not isinstance(block, Mapping):
         return []
-    kind = kind_of(block)
-    if kind in THOUGHTS | CALLS:
+    kind = block_type(block)
+    if kind in REASONING_TYPES | CALL_TYPES:
         return []
     text = block.get("text")
-    lines = [text] if isinstance(text, str) and (kind is None or kind in TEXTS) else []
+    lines = [text] if isinstance(text, str) and (kind is None or kind in TEXT_TYPES) else []
     if kind == "tool_result":  # a provider's own form of a tool's answer holds content again
         return [readable_text(block.get("content"))]
     lines.extend(block[key] for key in ("caption", "alt", "title") if isinstance(block.get(key), str))

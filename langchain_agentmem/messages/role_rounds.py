@@ -25,7 +25,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
 from langchain_agentmem.base.argument_checks import Options
-from langchain_agentmem.base.data_tables import read_yaml
+from langchain_agentmem.base.data_tables import parse_yaml
 from langchain_agentmem.errors import InvalidInput, safe_repr
 
 __all__ = [
@@ -98,7 +98,7 @@ class Portable:
             data = json.loads(text)
         except (ValueError, TypeError, RecursionError) as error:
             raise InvalidInput(f"This is not JSON: {error}") from error
-        return cls._required(data)
+        return cls._load_required(data)
 
     def to_yaml(self) -> str:
         """Write the value as YAML text."""
@@ -118,17 +118,17 @@ class Portable:
         Raises:
             InvalidInput: The text is not YAML, or does not describe this kind of value.
         """
-        return cls._required(read_yaml(text))
+        return cls._load_required(parse_yaml(text))
 
     @classmethod
-    def _required(cls, data: Any) -> Self:
+    def _load_required(cls, data: Any) -> Self:
         value = cls.from_dict(data)
         if value is None:
             raise InvalidInput(f"{cls.__name__}: the type {safe_repr(data.get('type'))} no longer exists.")
         return value
 
 
-def fields_of(cls: type, data: Any, *required: str) -> dict[str, Any]:
+def check_dict(cls: type, data: Any, *required: str) -> dict[str, Any]:
     """Check that data is a dictionary with these keys, and copy it."""
     if not isinstance(data, Mapping):
         raise InvalidInput(f"{cls.__name__}: expected a dictionary, not {type(data).__name__}.")
@@ -170,7 +170,7 @@ class PortableModel(Options, Portable):
         Raises:
             InvalidInput: Something is missing or has a wrong type.
         """
-        given = fields_of(cls, data)
+        given = check_dict(cls, data)
         try:
             return cls(**{name: given[name] for name in cls.model_fields if given.get(name) is not None})
         except InvalidInput as error:
@@ -190,11 +190,11 @@ class IdentifiedModel(PortableModel):
 
     @field_validator("id")
     @classmethod
-    def _with_id(cls, given: str) -> str:
+    def _default_id(cls, given: str) -> str:
         return given or new_id(cls._prefix)
 
 
-def _tuple_of(kind: type[IdentifiedModel]) -> BeforeValidator:
+def _tuple_validator(kind: type[IdentifiedModel]) -> BeforeValidator:
     """Make a validator from any iterable of values or dictionaries to a tuple of values.
 
     Attachments of types that no longer exist are dropped.
@@ -240,7 +240,7 @@ class AttachmentType(Enum):
     image_url = "image_url"
 
 
-def _kind(given: Any) -> AttachmentType:
+def _parse_type(given: Any) -> AttachmentType:
     kind = given if isinstance(given, AttachmentType) else AttachmentType.__members__.get(str(given))
     if kind is None:
         raise InvalidInput(f"There is no attachment type {safe_repr(given)}. See AttachmentType.")
@@ -282,13 +282,13 @@ class Attachment(IdentifiedModel):
 
     _prefix = "atta"
 
-    type: Annotated[AttachmentType, BeforeValidator(_kind)]
+    type: Annotated[AttachmentType, BeforeValidator(_parse_type)]
     content: str
     extra: Any = None
 
     @field_validator("extra")
     @classmethod
-    def _settle(cls, extra: Any, info: ValidationInfo) -> Any:
+    def _normalize_extra(cls, extra: Any, info: ValidationInfo) -> Any:
         if info.data.get("type") is AttachmentType.shared_memory_entry:
             if isinstance(extra, Mapping):
                 return SharedMemoryEntry.from_dict(extra)
@@ -308,7 +308,7 @@ class Attachment(IdentifiedModel):
         id: str | None = None,  # noqa: A002
     ) -> Self:
         """Make an attachment, with a new id unless one is given."""
-        return cls(type=_kind(type), content=content, extra=extra, id="" if id is None else id)
+        return cls(type=_parse_type(type), content=content, extra=extra, id="" if id is None else id)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self | None:  # type: ignore[override]  # None for old types
@@ -325,7 +325,7 @@ class Attachment(IdentifiedModel):
         Raises:
             InvalidInput: Something is missing or has a wrong type.
         """
-        given = fields_of(cls, data, "type")
+        given = check_dict(cls, data, "type")
         if isinstance(given["type"], str) and given["type"] not in AttachmentType.__members__:
             return None
         content: Any = given.get("content")
@@ -350,7 +350,7 @@ class Post(IdentifiedModel):
     message: str = ""
     send_from: str
     send_to: str = "Unknown"
-    attachment_list: Annotated[tuple[Attachment, ...], _tuple_of(Attachment)] = ()
+    attachment_list: Annotated[tuple[Attachment, ...], _tuple_validator(Attachment)] = ()
 
     @classmethod
     def create(
@@ -388,7 +388,7 @@ class Round(IdentifiedModel):
 
     user_query: str
     state: RoundState = "created"
-    post_list: Annotated[tuple[Post, ...], _tuple_of(Post)] = ()
+    post_list: Annotated[tuple[Post, ...], _tuple_validator(Post)] = ()
 
     @classmethod
     def create(
@@ -419,7 +419,7 @@ class Conversation(IdentifiedModel):
     _prefix = "conv"
 
     enabled: bool = True
-    rounds: Annotated[tuple[Round, ...], _tuple_of(Round)] = ()
+    rounds: Annotated[tuple[Round, ...], _tuple_validator(Round)] = ()
 
     @property
     def roles(self) -> set[str]:
@@ -463,6 +463,6 @@ class Retention(Options):
     max_age: timedelta | None = Field(default=None, gt=timedelta(0))
 
     @property
-    def off(self) -> bool:
+    def is_off(self) -> bool:
         """True when everything is kept."""
         return self.keep_last is None and self.max_age is None

@@ -16,7 +16,7 @@ import orjson
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_agentmem.base.encoding import TAG
-from langchain_agentmem.messages.langchain_messages import EXACT, from_langchain, json_object, to_langchain
+from langchain_agentmem.messages.langchain_messages import EXACT_CLASSES, from_langchain, json_object, to_langchain
 from langchain_agentmem.messages.message import decode_body, encode_body
 
 _TAGGED = f'"{TAG}"'.encode()
@@ -33,11 +33,11 @@ _CONTAINERS = {
     )
     for empty in _EMPTY.values()
 }
-_GIVEN = {type(empty): set(empty.__dict__) for empty in _EMPTY.values()}
-_NAMES = {name for names in _CONTAINERS.values() for name in (*names[0], *names[1])}
-_LEAVES = {str, int, float, bool, bytes, type(None)}
+_SET_FIELDS = {type(empty): set(empty.__dict__) for empty in _EMPTY.values()}
+_CONTAINER_NAMES = {name for names in _CONTAINERS.values() for name in (*names[0], *names[1])}
+_SCALARS = {str, int, float, bool, bytes, type(None)}
 _set = object.__setattr__
-_KEPT = {
+_LANGCHAIN_FIELDS = {
     "user": {"additional_kwargs", "response_metadata"},
     "assistant": {"additional_kwargs", "response_metadata", "usage_metadata"},
     "system": {"response_metadata"},
@@ -62,7 +62,7 @@ class MessagePrototype:
         self.body = body
         self.fields = fields
         self.flat = flat
-        self.given = _GIVEN[kind]
+        self.given = _SET_FIELDS[kind]
         self._kind = kind
 
     def copy(self) -> BaseMessage:
@@ -76,7 +76,7 @@ class MessagePrototype:
             for name in lists:
                 fields[name] = []
         else:
-            fields = _copied(fields)
+            fields = _copy_containers(fields)
         message = kind.__new__(kind)  # as pydantic's model_construct does, without looking for defaults
         _set(message, "__dict__", fields)
         _set(message, "__pydantic_fields_set__", self.given)
@@ -95,7 +95,7 @@ def body_of(message: BaseMessage) -> tuple[bytes, MessagePrototype | None] | Non
         The body, and the result of `prototype_of` for it. None for a message that would not be restored exactly: one
         of a user's own class, or one that holds objects or enums.
     """
-    if type(message) not in EXACT:
+    if type(message) not in EXACT_CLASSES:
         return None
     try:
         body = encode_body(from_langchain(message))
@@ -118,7 +118,7 @@ def prototype_of(body: bytes, message_id: str | None) -> MessagePrototype | None
     Returns:
         The prototype to copy the message from, or None if `message_of` must read it.
     """
-    stored = _plain(body)
+    stored = _untagged_fields(body)
     role, content = stored.get("role"), stored.get("content")
     empty = _EMPTY.get(role) if type(role) is str else None
     if empty is None or (type(content) is not str and (type(content) is not list or _has_lost_integers(content))):
@@ -151,7 +151,7 @@ def message_of(body: bytes, message_id: str | None) -> BaseMessage:
     return message
 
 
-def _plain(body: bytes) -> dict[str, Any]:
+def _untagged_fields(body: bytes) -> dict[str, Any]:
     """Return the fields of a body without tags; empty if it must be read through `Message`."""
     if _TAGGED in body:
         return {}
@@ -164,13 +164,13 @@ def _plain(body: bytes) -> dict[str, Any]:
 
 def _fill(own: dict[str, Any], fields: dict[str, Any], role: str) -> bool:
     """Set the fields next to the content; False if the body must be read through `Message`."""
-    kept = fields.get("langchain", {})
-    if not fields.keys() <= _FIELDS or not kept.keys() <= _KEPT[role] or _has_lost_integers(kept):
+    langchain = fields.get("langchain", {})
+    if not fields.keys() <= _FIELDS or not langchain.keys() <= _LANGCHAIN_FIELDS[role] or _has_lost_integers(langchain):
         return False
-    if "agentmem" in kept.get("additional_kwargs", {}):
+    if "agentmem" in langchain.get("additional_kwargs", {}):
         return False
     own["name"] = fields.get("name")
-    own.update(kept)
+    own.update(langchain)
     if role == "tool":
         if type(own["content"]) is str and '"tool_call_id"' in own["content"]:  # it may be an envelope
             return False
@@ -213,20 +213,23 @@ def _has_enums(value: Any) -> bool:
     else:
         return isinstance(value, Enum)
     for item in items:  # noqa: SIM110 - a generator would take as long again
-        if type(item) not in _LEAVES and _has_enums(item):
+        if type(item) not in _SCALARS and _has_enums(item):
             return True
     return False
 
 
 def _is_flat(fields: dict[str, Any]) -> bool:
-    return all(type(value) is str or value is None or (name in _NAMES and not value) for name, value in fields.items())
+    return all(
+        type(value) is str or value is None or (name in _CONTAINER_NAMES and not value)
+        for name, value in fields.items()
+    )
 
 
-def _copied(value: Any) -> Any:
+def _copy_containers(value: Any) -> Any:
     """Copy lists and dictionaries; all else in a prototype cannot be changed."""
     kind = type(value)
     if kind is dict:
-        return {key: _copied(item) for key, item in value.items()} if value else {}
+        return {key: _copy_containers(item) for key, item in value.items()} if value else {}
     if kind is list:
-        return list(map(_copied, value)) if value else []
+        return list(map(_copy_containers, value)) if value else []
     return value

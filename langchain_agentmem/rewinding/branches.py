@@ -17,10 +17,10 @@ from datetime import datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from langchain_agentmem.base.clock import moment
-from langchain_agentmem.base.namespaces import Scopes, id_of, namespace_of, path_of
+from langchain_agentmem.base.clock import from_micros
+from langchain_agentmem.base.namespaces import Scopes, check_id, namespace_of, path_of
 from langchain_agentmem.errors import BranchMoved, InvalidInput, safe_repr
-from langchain_agentmem.language_models.model_calls import NOBODY, SourceNote, writer
+from langchain_agentmem.language_models.model_calls import NO_SOURCE, SourceNote, current_source
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import (
     CORE,
@@ -36,12 +36,12 @@ from langchain_agentmem.rewinding.memory_rows import (
 from langchain_agentmem.search.search_index import DocumentSeries
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database, Outputs
-from langchain_agentmem.tracing import RunType, Step, given_only
+from langchain_agentmem.tracing import RunType, Step, drop_none
 
 if TYPE_CHECKING:
     from langchain_agentmem.rewinding.thread_memory import ThreadPosition
 
-KIND = "layers"
+NAMED_BRANCH = "layers"
 MAIN = "main"
 """The branch of a namespace that its threads see too."""
 
@@ -61,98 +61,98 @@ class BranchPosition(NamedTuple):
 
     def view(self, tx: Transaction, now: int) -> MemoryView:
         """Return the view at the end of the branch; an empty view if there is no branch."""
-        rows = query.find_branch(tx, path=self.path, kind=KIND, name=self.name)
+        rows = query.find_branch(tx, path=self.path, kind=NAMED_BRANCH, name=self.name)
         view = view_of(tx, rows[0]["id"], rows[0]["head"], now) if rows else MemoryView((), (), now)
-        return self._in_scope(tx, view)
+        return self._with_scope(tx, view)
 
-    def _in_scope(self, tx: Transaction, view: MemoryView) -> MemoryView:
+    def _with_scope(self, tx: Transaction, view: MemoryView) -> MemoryView:
         """Add what counts of the namespace's threads to the view of a shared branch "main"."""
-        if self.name != MAIN or not self.scopes.shared(self.path):
+        if self.name != MAIN or not self.scopes.is_shared(self.path):
             return view
-        found = query.author_of_main(tx, path=self.path)
-        return view._replace(scope=found[0]["scope"], author=found[0]["id"] or 0) if found else view
+        rows = query.author_of_main(tx, path=self.path)
+        return view._replace(scope=rows[0]["scope"], author=rows[0]["id"] or 0) if rows else view
 
-    def open(self, tx: Transaction, now: int) -> tuple[MemoryView, WriteTarget]:
+    def open_for_write(self, tx: Transaction, now: int) -> tuple[MemoryView, WriteTarget]:
         """Lock the branch, created if missing; return its view and its next position."""
-        branch, head = self.locked(tx, now)
+        branch, head = self.lock(tx, now)
         view = view_of(tx, branch, head, now)
         moved = query.move_head(tx, branch=branch, expected=head, position=head + 1, added=0)
         if not moved:
             raise BranchMoved
         author = main_author(tx, self.path) if self.name == MAIN else None
-        return self._in_scope(tx, view), WriteTarget(
+        return self._with_scope(tx, view), WriteTarget(
             branch,
             head + 1,
-            forked=len(view.line) > 1,
+            forked=len(view.branches) > 1,
             author=author,
-            shared=author is not None and self.scopes.shared(self.path),
+            shared=author is not None and self.scopes.is_shared(self.path),
         )
 
-    def locked(self, tx: Transaction, now: int) -> tuple[int, int]:
+    def lock(self, tx: Transaction, now: int) -> tuple[int, int]:
         """Lock the branch, created if missing; return its row and its head.
 
         Nobody else writes to the branch until the transaction ends.
         """
-        rows = query.lock_branch(tx, path=self.path, kind=KIND, name=self.name)
+        rows = query.lock_branch(tx, path=self.path, kind=NAMED_BRANCH, name=self.name)
         if not rows:
             query.create_namespace(tx, path=self.path)
-            query.create_branch(tx, path=self.path, kind=KIND, name=self.name, now=now)
-            rows = query.lock_branch(tx, path=self.path, kind=KIND, name=self.name)
+            query.create_branch(tx, path=self.path, kind=NAMED_BRANCH, name=self.name, now=now)
+            rows = query.lock_branch(tx, path=self.path, kind=NAMED_BRANCH, name=self.name)
             if not rows:
                 raise BranchMoved  # created and deleted by others in between: begin again
         return rows[0]["id"], rows[0]["head"]
 
 
-Standpoint: TypeAlias = "BranchPosition | ThreadPosition"
+MemoryPosition: TypeAlias = "BranchPosition | ThreadPosition"
 """The position from which memory is read and written. Both have path, name, view and open."""
 
 
-def thread_id_of(point: Standpoint) -> str | None:
+def thread_id_of(point: MemoryPosition) -> str | None:
     """Return the thread id of a standpoint; None for a branch."""
     return None if isinstance(point, BranchPosition) else point.name
 
 
-def branch_at(given: str | Standpoint, namespace: Any, scopes: Scopes) -> Standpoint:
+def resolve_branch(branch: str | MemoryPosition, namespace: Any, scopes: Scopes) -> MemoryPosition:
     """Return the branch of a given name; return a standpoint as it is.
 
     Args:
-        given: The name, or the standpoint.
+        branch: The name, or the standpoint.
         namespace: The namespace of the branch; None for that of the running config, else the root.
         scopes: Resolves calls to their namespace.
 
     Raises:
         InvalidInput: The name is invalid for a branch, or no namespace is given.
     """
-    if not isinstance(given, str):
-        return given
-    return BranchPosition(path_of(scopes.resolve(namespace)), id_of(given, "branch"), scopes)
+    if not isinstance(branch, str):
+        return branch
+    return BranchPosition(path_of(scopes.resolve(namespace)), check_id(branch, "branch"), scopes)
 
 
 def main_author(tx: Transaction, path: str) -> Author:
     """Return the author of the branch "main" of a namespace; create it if missing."""
     [row] = query.author_of_main(tx, path=path)
-    made = [row] if row["id"] is not None else query.create_main_author(tx, path=path)
-    if not made:
+    rows = [row] if row["id"] is not None else query.create_main_author(tx, path=path)
+    if not rows:
         raise BranchMoved  # somebody else made it: begin again
-    return Author(made[0]["id"], row["scope"])
+    return Author(rows[0]["id"], row["scope"])
 
 
-def view_of(tx: Transaction, branch: int, position: int, at: int) -> MemoryView:
+def view_of(tx: Transaction, branch: int, position: int, time: int) -> MemoryView:
     """Return the view of a position on a branch, with the base of a subgraph's branch.
 
     Args:
         tx: The transaction.
         branch: The branch.
         position: The last position of it that counts.
-        at: The time by which expiry is judged.
+        time: The time by which expiry is judged.
     """
-    rows = query.line_from(tx, branch=branch, position=position, own=1)
+    rows = query.branch_lineage(tx, branch=branch, position=position, with_bases=1)
     groups = [tuple(each) for row in rows if row["groups"] for each in json.loads(row["groups"])]
-    descends = all(row["based"] is None for row in rows)
-    return MemoryView(tuple((row["branch_id"], row["up_to"]) for row in rows), tuple(groups), at, descends)
+    descends = all(row["with_base"] is None for row in rows)
+    return MemoryView(tuple((row["branch_id"], row["up_to"]) for row in rows), tuple(groups), time, descends)
 
 
-def family(tx: Transaction, point: Standpoint, view: MemoryView) -> str:
+def series_name(tx: Transaction, point: MemoryPosition, view: MemoryView) -> str:
     """Return the name under which a search finds what was written from a standpoint.
 
     All forks of a branch share its name.
@@ -162,13 +162,13 @@ def family(tx: Transaction, point: Standpoint, view: MemoryView) -> str:
         point: The standpoint.
         view: The view of the standpoint.
     """
-    if not isinstance(point, BranchPosition) or len(view.line) <= 1:
+    if not isinstance(point, BranchPosition) or len(view.branches) <= 1:
         return point.name
-    [name] = names_of(tx, [view.line[-1][0]])
+    [name] = branch_names(tx, [view.branches[-1][0]])
     return name
 
 
-def families(tx: Transaction, point: Standpoint, view: MemoryView) -> tuple[str, ...] | None:
+def visible_series(tx: Transaction, point: MemoryPosition, view: MemoryView) -> tuple[str, ...] | None:
     """Return all names under which a search may find what a standpoint shows.
 
     A copy of a thread shows what the thread wrote.
@@ -183,19 +183,19 @@ def families(tx: Transaction, point: Standpoint, view: MemoryView) -> tuple[str,
     if view.scope is not None:
         return None
     if isinstance(point, BranchPosition):
-        return (family(tx, point, view),)
-    rows = query.threads_seen(tx, **view.parameters())
+        return (series_name(tx, point, view),)
+    rows = query.visible_threads(tx, **view.parameters())
     return tuple(dict.fromkeys((point.name, *(row["name"] for row in rows if row["name"] is not None))))
 
 
-def names_of(tx: Transaction, branches: Sequence[int]) -> list[str]:
+def branch_names(tx: Transaction, branches: Sequence[int]) -> list[str]:
     """Return the names of branches, in the given order."""
     rows = query.branch_names(tx, ids=json.dumps(list(branches)))
     names = {row["id"]: row["name"] for row in rows}
     return [names[each] for each in branches]
 
 
-def fork(tx: Transaction, point: BranchPosition, name: str, now: int) -> BranchPosition:
+def create_fork(tx: Transaction, point: BranchPosition, name: str, now: int) -> BranchPosition:
     """Fork a branch at its end; create the parent branch if it is missing.
 
     A fork is one row, whatever its parent holds.
@@ -209,9 +209,9 @@ def fork(tx: Transaction, point: BranchPosition, name: str, now: int) -> BranchP
     Raises:
         InvalidInput: There is a branch of this name.
     """
-    branch, head = point.locked(tx, now)
-    made = query.create_fork(tx, branch=branch, position=head, kind=KIND, name=name, now=now)
-    if not made:
+    branch, head = point.lock(tx, now)
+    rows = query.create_fork(tx, branch=branch, position=head, kind=NAMED_BRANCH, name=name, now=now)
+    if not rows:
         raise InvalidInput(f"There is a branch {safe_repr(name)} already. Give the fork another name.")
     return point._replace(name=name)
 
@@ -236,14 +236,14 @@ class PendingWrite:
     now: int
     drafts: list[VersionDraft] = field(default_factory=list)
     evicted: list[str] = field(default_factory=list)
-    writer: SourceNote = NOBODY
+    writer: SourceNote = NO_SOURCE
     thread: str | None = None
 
     def remove(self, kind: str, key: str) -> None:
         """Add a draft that says that a thing is gone."""
         self.drafts.append(VersionDraft(kind, key, None, self.now))
 
-    def signed(self, draft: VersionDraft) -> VersionDraft:
+    def sign(self, draft: VersionDraft) -> VersionDraft:
         """Return a draft with the writer's source and actor, unless it was only moved."""
         if draft.moved or self.writer.source is None:
             return draft
@@ -262,7 +262,7 @@ class MemorySession:
     """
 
     database: Database
-    point: Standpoint
+    point: MemoryPosition
 
     def now(self) -> int:
         """Return the current time, in microseconds since 1970."""
@@ -275,11 +275,11 @@ class MemorySession:
             **inputs: None is left out.
         """
         point = self.point
-        place: dict[str, Any] = {"branch": point.name}
+        where: dict[str, Any] = {"branch": point.name}
         if not isinstance(point, BranchPosition):
             pinned = None if point.writable else point.configurable.get("checkpoint_id")
-            place = {"thread_id": point.name, "checkpoint_id": pinned}
-        return given_only({"namespace": "/".join(namespace_of(point.path)), **place, **inputs})
+            where = {"thread_id": point.name, "checkpoint_id": pinned}
+        return drop_none({"namespace": "/".join(namespace_of(point.path)), **where, **inputs})
 
     def read(
         self,
@@ -319,10 +319,10 @@ class MemorySession:
             outputs: Returns the outputs in a trace, given the value. Default: a summary.
             inputs: As for `read`.
         """
-        now, told = self.now(), writer()
+        now, note = self.now(), current_source()
 
         def operation(tx: Transaction) -> T:
-            return changed(tx, self.point, make, now, told)
+            return apply_change(tx, self.point, make, now, note)
 
         return self.database.write(name, operation, lambda: self.trace_inputs(**inputs), outputs)
 
@@ -337,12 +337,12 @@ class MemorySession:
         return self.database.step(name, lambda: self.trace_inputs(**inputs), run_type)
 
 
-def changed(
+def apply_change(
     tx: Transaction,
-    point: Standpoint,
+    point: MemoryPosition,
     make: Callable[[Transaction, PendingWrite], T],
     now: int,
-    told: SourceNote = NOBODY,
+    note: SourceNote = NO_SOURCE,
 ) -> T:
     """Change the memory of a standpoint within a transaction.
 
@@ -351,23 +351,23 @@ def changed(
         point: The standpoint.
         make: Adds drafts to a `PendingWrite`, and returns the value.
         now: The time, in microseconds since 1970.
-        told: The source and actor of the change.
+        note: The source and actor of the change.
     """
-    view, place = point.open(tx, now)
-    change = PendingWrite(view=view, now=now, writer=told, thread=thread_id_of(point))
+    view, target = point.open_for_write(tx, now)
+    change = PendingWrite(view=view, now=now, writer=note, thread=thread_id_of(point))
     value = make(tx, change)
-    drafts = [change.signed(each) for each in change.drafts]
-    if place.branch is not None:
-        expired = query.expired_memory(tx, branch=place.branch, at=now, limit=20)
+    drafts = [change.sign(each) for each in change.drafts]
+    if target.branch is not None:
+        expired = query.expired_memory(tx, branch=target.branch, at=now, limit=20)
         # A key that is written anew needs no sweeping; if it is swept as well, the later draft counts.
         drafts = [*(VersionDraft(row["kind"], row["key"], None, now) for row in expired), *drafts]
     if drafts:
-        name = family(tx, point, view)
-        memory_rows.write(tx, place, drafts, series=DocumentSeries(point.path, drafts[0].kind, name), now=now)
+        name = series_name(tx, point, view)
+        memory_rows.write(tx, target, drafts, series=DocumentSeries(point.path, drafts[0].kind, name), now=now)
     return value
 
 
-_KINDS = {"core": CORE, "recall": EVENT, "archival": RECORD, "facts": FACT}
+_KIND_OF_LAYER = {"core": CORE, "recall": EVENT, "archival": RECORD, "facts": FACT}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -437,71 +437,76 @@ class BranchTree:
 
     def __str__(self) -> str:
         lines = []
-        waiting = [(self, 0)]
-        while waiting:
-            branch, depth = waiting.pop()
+        pending = [(self, 0)]
+        while pending:
+            branch, depth = pending.pop()
             lines.append(f"{'  ' * depth}{branch.name}")
-            waiting += [(each, depth + 1) for each in reversed(branch.children)]
+            pending += [(each, depth + 1) for each in reversed(branch.children)]
         return "\n".join(lines)
 
 
-def forking(ground: MemorySession, name: str) -> BranchPosition:
+def fork_branch(session: MemorySession, name: str) -> BranchPosition:
     """Fork a branch."""
-    point, now = named_branch(ground.point), ground.now()
-    return ground.database.write(
+    point, now = require_branch(session.point), session.now()
+    return session.database.write(
         "layers.fork",
-        lambda tx: fork(tx, point, name, now),
-        lambda: ground.trace_inputs(into=name),
+        lambda tx: create_fork(tx, point, name, now),
+        lambda: session.trace_inputs(into=name),
         lambda new: {"branch": new.name, "from_branch": point.name},
     )
 
 
-def tracing_back(ground: MemorySession) -> list[str]:
+def list_ancestors(session: MemorySession) -> list[str]:
     """Return the names of a branch and its ancestors, the root first."""
-    if not isinstance(ground.point, BranchPosition):
-        return [ground.point.name]
+    if not isinstance(session.point, BranchPosition):
+        return [session.point.name]
 
     def look(tx: Transaction, view: MemoryView) -> list[str]:
-        names = names_of(tx, [branch for branch, _ in view.line])
-        return names[::-1] or [ground.point.name]
+        names = branch_names(tx, [branch for branch, _ in view.branches])
+        return names[::-1] or [session.point.name]
 
-    return ground.read("layers.ancestors", look)
+    return session.read("layers.ancestors", look)
 
 
-def growing(ground: MemorySession) -> BranchTree:
+def read_tree(session: MemorySession) -> BranchTree:
     """Return the tree of forks that a branch is part of."""
-    named_branch(ground.point)
+    require_branch(session.point)
 
     def look(tx: Transaction, view: MemoryView) -> BranchTree:
-        if not view.line:
-            return BranchTree(name=ground.point.name, created_at=None)
-        found = query.branch_family(tx, branch=view.line[-1][0])
+        if not view.branches:
+            return BranchTree(name=session.point.name, created_at=None)
+        rows = query.branch_family(tx, branch=view.branches[-1][0])
         children: dict[int, list[BranchTree]] = {}
-        for row in reversed(found):  # a fork has a greater number than what it was forked from
-            below = tuple(reversed(children.pop(row["id"], [])))
-            tree = BranchTree(name=row["name"], created_at=moment(row["created_at"]), children=below)
+        for row in reversed(rows):  # a fork has a greater number than what it was forked from
+            forks = tuple(reversed(children.pop(row["id"], [])))
+            tree = BranchTree(name=row["name"], created_at=from_micros(row["created_at"]), children=forks)
             children.setdefault(row["parent_id"], []).append(tree)
         [root] = children.popitem()[1]
         return root
 
-    return ground.read("layers.tree", look)
+    return session.read("layers.tree", look)
 
 
-def comparing(ground: MemorySession, other: Standpoint) -> BranchDiff:
+def diff_branches(session: MemorySession, other: MemoryPosition) -> BranchDiff:
     """Return the differences between two memories."""
 
     def look(tx: Transaction, view: MemoryView) -> BranchDiff:
-        theirs = other.view(tx, view.at)
-        found = {}
-        for layer, kind in _KINDS.items():
-            one, two = memory_rows.current(tx, view, kind), memory_rows.current(tx, theirs, kind)
-            found[layer] = difference({each.key: each for each in one}, {each.key: each for each in two})
-        return BranchDiff(**found)
+        other_view = other.view(tx, view.time)
+        diffs = {}
+        for layer, kind in _KIND_OF_LAYER.items():
+            own_versions, other_versions = (
+                memory_rows.load_current(tx, view, kind),
+                memory_rows.load_current(tx, other_view, kind),
+            )
+            diffs[layer] = diff_layer(
+                {each.key: each for each in own_versions}, {each.key: each for each in other_versions}
+            )
+        return BranchDiff(**diffs)
 
-    return ground.read("layers.diff", look, from_branch=other.name)
+    return session.read("layers.diff", look, from_branch=other.name)
 
 
-def named_branch(point: Standpoint) -> BranchPosition:
+def require_branch(point: MemoryPosition) -> BranchPosition:
     """Return a standpoint that is a branch.
 
     Raises:
@@ -515,7 +520,7 @@ def named_branch(point: Standpoint) -> BranchPosition:
     return point
 
 
-def difference(mine: Mapping[str, MemoryVersion], theirs: Mapping[str, MemoryVersion]) -> LayerDiff:
+def diff_layer(mine: Mapping[str, MemoryVersion], theirs: Mapping[str, MemoryVersion]) -> LayerDiff:
     """Return the differences between two states of a layer."""
     return LayerDiff(
         mine={key: each.text for key, each in mine.items() if key not in theirs},
@@ -523,9 +528,9 @@ def difference(mine: Mapping[str, MemoryVersion], theirs: Mapping[str, MemoryVer
         changed={
             key: ChangedEntry(mine=each.text, theirs=theirs[key].text)
             for key, each in mine.items()
-            if key in theirs and _content(each) != _content(theirs[key])
+            if key in theirs and _content_of(each) != _content_of(theirs[key])
         },
     )
 
 
-_content = attrgetter("body", "label", "importance", "expires_at", "extra")
+_content_of = attrgetter("body", "label", "importance", "expires_at", "extra")

@@ -31,16 +31,16 @@ from langchain_agentmem.base.namespaces import Scopes, ThreadKey
 from langchain_agentmem.errors import InvalidInput, StepIsOver
 from langchain_agentmem.rewinding.memory_rows import FOREVER
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.threads.thread_lines import Thread
+from langchain_agentmem.threads.thread_rows import Thread
 
-_HANDLER = "__error_handler__"
+_ERROR_HANDLER = "__error_handler__"
 """The prefix of the name of an error handler, which LangGraph runs for a task that failed."""
-_IDENTITY = "__pregel_agentmem_run"
+_IDENTITY_KEY = "__pregel_agentmem_run"
 """The key of a run's identity. LangGraph removes keys that begin so from the configs that it shows."""
 MOST_RUNS = 256
 """The number of known runs from which a new run makes the registry drop those that are over."""
 
-Spot: TypeAlias = tuple[int, int]
+Place: TypeAlias = tuple[int, int]
 """A position on a branch."""
 Groups: TypeAlias = dict[int, int]
 """Groups, each with the last row of it that counts."""
@@ -78,16 +78,17 @@ class TaskExecution:
         key: The key that tells it from the task's other executions.
         owner: The token of its run.
         group: The group that it writes to; None before its first write.
-        there: Whether the group was found in the database once, so that it is not created again after its deletion.
-        over: Whether it failed, or another execution has replaced it: it can write no more.
+        was_stored: Whether the group was found in the database once, so that it is not created again after its
+            deletion.
+        is_over: Whether it failed, or another execution has replaced it: it can write no more.
     """
 
     task: GraphTask
     key: ExecutionKey
     owner: int
     group: int | None = None
-    there: bool = False
-    over: bool = False
+    was_stored: bool = False
+    is_over: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -126,40 +127,41 @@ class GraphLoop:
     Attributes:
         ns: Its name within the thread; empty for the thread's own.
         base: The checkpoint that it began with.
-        read: The newest checkpoint up to `base` whose input it has read: other input replaces what waits there.
+        last_input: The newest checkpoint up to `base` whose input it has read: other input replaces what waits there.
         step: The number of that checkpoint's step.
         versions: The versions of that checkpoint's channels.
         owner: The task that entered it, if it is a subgraph's.
-        addressed: Whether it was asked to begin at a certain checkpoint.
+        pinned: Whether it was asked to begin at a certain checkpoint.
         superseded: Whether that checkpoint was not the newest one.
         last_put: The checkpoint that it put last.
         steps: The checkpoints under which its tasks ran; their puts may still follow.
         parents: The checkpoints of the loops around it, by their names.
-        carried: The groups that the tasks around it had written when it began.
-        kept: The groups that its base shows and the checkpoint around it does not; None if its base stands on that one.
-        spots: The places of the checkpoints that it put or began with.
+        outer_groups: The groups that the tasks around it had written when it began.
+        own_groups: The groups that its base shows and the checkpoint around it does not; None if its base stands on
+            that one.
+        places: The places of the checkpoints that it put or began with.
         results: The tasks whose results LangGraph found with the checkpoint that it began with, and may take instead of
             running them; None if unknown.
-        earlier: These tasks with their groups; None before they were read.
+        finished_tasks: These tasks with their groups; None before they were read.
         pregel: LangGraph's own loop, as long as it exists.
     """
 
     ns: str
     base: str | None = None
-    read: str | None = None
+    last_input: str | None = None
     step: int | None = None
     versions: Mapping[str, Any] = field(default_factory=dict)
     owner: str | None = None
-    addressed: bool = False
+    pinned: bool = False
     superseded: bool = False
     last_put: str | None = None
     steps: set[str] = field(default_factory=set)
     parents: Mapping[str, str] = field(default_factory=dict)
-    carried: Groups = field(default_factory=dict)
-    kept: Groups | None = None
-    spots: dict[str, Spot | None] = field(default_factory=dict)
+    outer_groups: Groups = field(default_factory=dict)
+    own_groups: Groups | None = None
+    places: dict[str, Place | None] = field(default_factory=dict)
     results: Collection[str] | None = None
-    earlier: tuple[FinishedTask, ...] | None = None
+    finished_tasks: tuple[FinishedTask, ...] | None = None
     pregel: weakref.ref[Any] | None = None
 
     @property
@@ -167,12 +169,12 @@ class GraphLoop:
         """The checkpoint that it stands on."""
         return self.last_put or self.base
 
-    def begin(self, checkpoint: str | None) -> None:
+    def restart(self, checkpoint: str | None) -> None:
         """Begin anew, with a checkpoint that was never read."""
         self.base, self.last_put, self.superseded, self.step, self.versions = checkpoint, None, False, None, {}
-        self.results = self.earlier = self.kept = None
+        self.results = self.finished_tasks = self.own_groups = None
 
-    def called_by(self, task_id: str) -> set[str] | None:
+    def called_functions(self, task_id: str) -> set[str] | None:
         """Return the functions that a task has called in this loop.
 
         Functions whose results existed already are included.
@@ -187,7 +189,7 @@ class GraphLoop:
         caller = tasks.get(task_id)
         return None if caller is None else {each.id for each in list(tasks.values()) if each.path[1] == caller.path}
 
-    def is_behind(self, step: str) -> bool:
+    def has_passed(self, step: str) -> bool:
         """Return whether a checkpoint was put that follows a step.
 
         Nothing of that step can become part of that checkpoint any more.
@@ -217,80 +219,85 @@ class GraphRun:
         identity: The identity in its configs.
         at: Its thread.
         token: The owner of its executions' groups: a number that no other run has, in any process.
-        graphs: The ids of LangChain's runs of its graph and of subgraphs.
+        graph_run_ids: The ids of LangChain's runs of its graph and of subgraphs.
         loops: Its loops by name.
         tasks: Its tasks by id.
-        under: The ids of the tasks of each step: of a loop, and a checkpoint.
-        called: The ids of the functions that each task called.
-        ran: The tasks that are known to have run in it.
-        over: Executions that others have replaced.
-        failed: The tasks whose attempts failed, or those of their callers, until they are tried again: none can write.
+        step_tasks: The ids of the tasks of each step: of a loop, and a checkpoint.
+        calls: The ids of the functions that each task called.
+        ran_tasks: The tasks that are known to have run in it.
+        replaced_executions: Executions that others have replaced.
+        failed_tasks: The tasks whose attempts failed, or those of their callers, until they are tried again: none can
+            write.
         attempts: The newest attempts of tasks that have not ended.
-        dropped: The functions that failed attempts had called: their writes are no part of the run.
-        recalled: The functions that tasks had called when they ended, including those whose results existed already.
+        dropped_calls: The functions that failed attempts had called: their writes are no part of the run.
+        final_calls: The functions that tasks had called when they ended, including those whose results existed already.
         resumed: Whether LangGraph may take results of earlier runs in it.
-        minded: Whether anything was ever remembered in its thread, as far as is known.
-        thread: The identity of its thread, if the thread existed when the run began.
-        lost: Whether that thread is known to be deleted.
+        has_memory: Whether anything was ever remembered in its thread, as far as is known.
+        thread_identity: The identity of its thread, if the thread existed when the run began.
+        thread_deleted: Whether that thread is known to be deleted.
     """
 
     identity: Any
     at: ThreadKey
     token: int = field(default_factory=lambda: secrets.randbits(62))
-    graphs: set[UUID] = field(default_factory=set)
+    graph_run_ids: set[UUID] = field(default_factory=set)
     loops: dict[str, GraphLoop] = field(default_factory=dict)
     tasks: dict[str, GraphTask] = field(default_factory=dict)
-    under: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-    called: dict[str, list[str]] = field(default_factory=dict)
-    ran: set[str] = field(default_factory=set)
-    over: set[tuple[str, ExecutionKey]] = field(default_factory=set)
-    failed: set[str] = field(default_factory=set)
+    step_tasks: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    calls: dict[str, list[str]] = field(default_factory=dict)
+    ran_tasks: set[str] = field(default_factory=set)
+    replaced_executions: set[tuple[str, ExecutionKey]] = field(default_factory=set)
+    failed_tasks: set[str] = field(default_factory=set)
     attempts: dict[str, UUID] = field(default_factory=dict)
-    dropped: set[str] = field(default_factory=set)
-    recalled: dict[str, set[str]] = field(default_factory=dict)
+    dropped_calls: set[str] = field(default_factory=set)
+    final_calls: dict[str, set[str]] = field(default_factory=dict)
     resumed: bool = False
-    minded: bool = False
-    thread: tuple[int, int] | None = None
-    lost: bool = False
+    has_memory: bool = False
+    thread_identity: tuple[int, int] | None = None
+    thread_deleted: bool = False
 
-    def has_lost(self, thread: Thread | None) -> bool:
+    def is_thread_deleted(self, thread: Thread | None) -> bool:
         """Return whether its thread was deleted since.
 
         Args:
             thread: The thread that has its id now.
         """
-        self.lost |= self.thread is not None and (thread is None or thread.identity != self.thread)
-        return self.lost
+        self.thread_deleted |= self.thread_identity is not None and (
+            thread is None or thread.identity != self.thread_identity
+        )
+        return self.thread_deleted
 
-    def task(self, task_id: str, ns: str, checkpoint: str, caller: str | None) -> GraphTask:
+    def ensure_task(self, task_id: str, ns: str, checkpoint: str, caller: str | None) -> GraphTask:
         """Return a task; register it if it is new."""
         task = self.tasks.get(task_id)
         if task is None:
             task = self.tasks[task_id] = GraphTask(task_id, ns, checkpoint, caller)
             if caller is None:
-                self.under.setdefault((ns, checkpoint), []).append(task_id)
-            elif task_id not in self.dropped:
-                self.called.setdefault(caller, []).append(task_id)
+                self.step_tasks.setdefault((ns, checkpoint), []).append(task_id)
+            elif task_id not in self.dropped_calls:
+                self.calls.setdefault(caller, []).append(task_id)
         return task
 
-    def end(self, task: GraphTask) -> None:
+    def end_execution(self, task: GraphTask) -> None:
         """End an execution of a task: its writes and its calls no longer count.
 
         LangGraph never goes on with what a former attempt of the same run called: it counts on. But a later run may
         take the results of these functions, so they keep what they have written.
         """
         if task.execution is not None:
-            self.over.add((task.id, task.execution.key))
-            task.execution.over = True
+            self.replaced_executions.add((task.id, task.execution.key))
+            task.execution.is_over = True
         task.execution, task.loops = None, []
-        self.dropped.update(self.called.pop(task.id, ()))
-        self.dropped.update(self.called_by(task.id) or ())
+        self.dropped_calls.update(self.calls.pop(task.id, ()))
+        self.dropped_calls.update(self.called_functions(task.id) or ())
 
-    def called_by(self, task_id: str) -> set[str] | None:
+    def called_functions(self, task_id: str) -> set[str] | None:
         """Return the functions that a task has called, as its loop knows; None if unknown."""
-        return next((each for loop in self.loops.values() if (each := loop.called_by(task_id)) is not None), None)
+        return next(
+            (each for loop in self.loops.values() if (each := loop.called_functions(task_id)) is not None), None
+        )
 
-    def outermost(self, task: GraphTask) -> GraphTask:
+    def outermost_caller(self, task: GraphTask) -> GraphTask:
         """Return the task that called a function, directly or through other functions.
 
         A task that nobody called is returned itself.
@@ -299,7 +306,7 @@ class GraphRun:
             task = self.tasks[task.caller]
         return task
 
-    def took(self, caller: str, task_id: str) -> bool:
+    def has_called(self, caller: str, task_id: str) -> bool:
         """Return whether a task has called a function in its present attempt.
 
         If so, LangGraph took an earlier result. Also True if the calls are unknown.
@@ -308,11 +315,11 @@ class GraphRun:
             caller: The task.
             task_id: The function, which did not run in this run.
         """
-        if task_id in self.dropped:
+        if task_id in self.dropped_calls:
             return False
-        called = self.recalled.get(caller)
-        called = self.called_by(caller) if called is None else called
-        return called is None or task_id in called
+        calls = self.final_calls.get(caller)
+        calls = self.called_functions(caller) if calls is None else calls
+        return calls is None or task_id in calls
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -326,7 +333,7 @@ class RunIdentity:
     pregel: weakref.ref[Any]
 
 
-def identify(pregel: Any, ns: str) -> None:
+def add_identity(pregel: Any, ns: str) -> None:
     """Add an identity to the configs of a loop that begins.
 
     Subgraphs' loops, and loops that have an identity, are left as they are.
@@ -338,32 +345,32 @@ def identify(pregel: Any, ns: str) -> None:
     if pregel is None or ns:
         return
     configs = [each["configurable"] for each in (pregel.config, pregel.checkpoint_config)]
-    known = configs[0].get(_IDENTITY)  # a graph that a node calls in another thread inherits that of the caller
-    if known is None or known.pregel() is not pregel:
-        known = RunIdentity(weakref.ref(pregel))
+    identity = configs[0].get(_IDENTITY_KEY)  # a graph that a node calls in another thread inherits that of the caller
+    if identity is None or identity.pregel() is not pregel:
+        identity = RunIdentity(weakref.ref(pregel))
         for each in configs:
-            each[_IDENTITY] = known
+            each[_IDENTITY_KEY] = identity
 
 
 def identity_of(configurable: Mapping[str, Any]) -> Any:
     """Return the identity of the run that a config belongs to; None where it belongs to none."""
     control = getattr(configurable.get("__pregel_runtime"), "control", None)
-    return None if control is None else configurable.get(_IDENTITY, control)
+    return None if control is None else configurable.get(_IDENTITY_KEY, control)
 
 
 class LiveWrites:
     """The writes of tasks that count: groups, and places up to which subgraph lines count."""
 
-    __slots__ = ("groups", "spots")
+    __slots__ = ("groups", "places")
 
-    def __init__(self, groups: Mapping[int, int] | None = None, spots: Iterable[Spot] = ()) -> None:
+    def __init__(self, groups: Mapping[int, int] | None = None, places: Iterable[Place] = ()) -> None:
         self.groups: Groups = dict(groups or {})
-        self.spots: dict[Spot, None] = dict.fromkeys(spots)
+        self.places: dict[Place, None] = dict.fromkeys(places)
 
     def add(self, other: LiveWrites) -> None:
         """Add the groups and places of another object."""
         self.groups.update(other.groups)
-        self.spots.update(other.spots)
+        self.places.update(other.places)
 
 
 def runs_of(database: Database) -> RunRegistry:
@@ -374,11 +381,11 @@ def runs_of(database: Database) -> RunRegistry:
 
     def make() -> RunRegistry:
         runs = RunRegistry(database.scopes)
-        database.remembering.add(runs)
-        database.homes.append(runs.home)
+        database.caches.add(runs)
+        database.namespace_finders.append(runs.home_namespace)
         return runs
 
-    return database.attached(RunRegistry, make)
+    return database.get_attachment(RunRegistry, make)
 
 
 class RunRegistry:
@@ -393,12 +400,12 @@ class RunRegistry:
     def __init__(self, scopes: Scopes = Scopes()) -> None:  # noqa: B008 - a value
         self.scopes = scopes
         self._runs: dict[tuple[int, ThreadKey], GraphRun] = {}
-        self._newest: weakref.WeakValueDictionary[str, GraphRun] = weakref.WeakValueDictionary()
-        self._graphs: weakref.WeakValueDictionary[UUID, GraphRun] = weakref.WeakValueDictionary()
+        self._newest_runs: weakref.WeakValueDictionary[str, GraphRun] = weakref.WeakValueDictionary()
+        self._runs_by_graph: weakref.WeakValueDictionary[UUID, GraphRun] = weakref.WeakValueDictionary()
 
     # -- which run ---------------------------------------------------------------------------------------------
 
-    def of(self, configurable: Mapping[str, Any], at: ThreadKey) -> GraphRun | None:
+    def run_of(self, configurable: Mapping[str, Any], at: ThreadKey) -> GraphRun | None:
         """Return the run of a config, created if it is new; None without an identity."""
         identity = identity_of(configurable)
         if identity is None:
@@ -407,11 +414,11 @@ class RunRegistry:
             run = self._runs.get((id(identity), at))
             if run is None:
                 if len(self._runs) >= MOST_RUNS:
-                    self._drop_those_that_are_over()
+                    self._drop_finished_runs()
                 run = self._runs[id(identity), at] = GraphRun(identity, at)
             return run
 
-    def home(self, configurable: Mapping[str, Any]) -> namespaces.Namespace:
+    def home_namespace(self, configurable: Mapping[str, Any]) -> namespaces.Namespace:
         """Return the namespace of a run whose config names a thread alone.
 
         It is the namespace of the thread that the run's saver loaded.
@@ -426,17 +433,21 @@ class RunRegistry:
         with self.lock:
             run = self._runs.get((id(identity), ThreadKey("", name)))
             if run is None:  # its saver looks within a namespace
-                found = [each for (of, at), each in self._runs.items() if of == id(identity) and at.name == name]
-                run = found[0] if len(found) == 1 else None
+                runs = [
+                    each
+                    for (identity_id, at), each in self._runs.items()
+                    if identity_id == id(identity) and at.name == name
+                ]
+                run = runs[0] if len(runs) == 1 else None
             return () if run is None else namespaces.namespace_of(run.at.path)
 
-    def knows(self, configurable: Mapping[str, Any], at: ThreadKey) -> bool:
+    def uses_saver(self, configurable: Mapping[str, Any], at: ThreadKey) -> bool:
         """Return whether a config's run uses a saver of this database in this thread."""
         with self.lock:
             run = self._runs.get((id(identity_of(configurable)), at))
             return run is not None and "" in run.loops
 
-    def began_with(self, configurable: Mapping[str, Any], at: ThreadKey) -> str | None:
+    def start_checkpoint(self, configurable: Mapping[str, Any], at: ThreadKey) -> str | None:
         """Return the checkpoint a thread's graph began with while its input may not be stored.
 
         Args:
@@ -446,15 +457,15 @@ class RunRegistry:
         Returns:
             Its id; None where the input is stored, the run goes on from that checkpoint, or has none before it.
         """
-        run = self.of(configurable, at)
+        run = self.run_of(configurable, at)
         with self.lock:
             loop = None if run is None else run.loops.get("")
-            if loop is None or loop.base == _levels(configurable)[0].checkpoint:
+            if loop is None or loop.base == _task_levels(configurable)[0].checkpoint:
                 return None
             # The first checkpoint holds the input as such, and the second one the messages that came of it.
-            return None if len(loop.spots.keys() - {loop.base}) > 1 else loop.base
+            return None if len(loop.places.keys() - {loop.base}) > 1 else loop.base
 
-    def saves(self, configurable: Mapping[str, Any], ns: str) -> bool:
+    def saves_checkpoints(self, configurable: Mapping[str, Any], ns: str) -> bool:
         """Return whether a nested graph saves checkpoints.
 
         A graph with a saver that is not of this memory is assumed to.
@@ -464,25 +475,25 @@ class RunRegistry:
             ns: The graph's namespace, which is around the task.
         """
         with self.lock:
-            loops = [run.loops.get(ns) for run in self._runs_around(configurable) if "" in run.loops]
+            loops = [run.loops.get(ns) for run in self._runs_of_task(configurable) if "" in run.loops]
         if not loops:
             return configurable.get("__pregel_checkpointer") is not None
         return any(loop is not None and loop.pregel is not None for loop in loops)
 
-    def _drop_those_that_are_over(self) -> None:
+    def _drop_finished_runs(self) -> None:
         """Forget runs whose identity has no other reference."""
-        shared: dict[int, int] = {}
+        counts: dict[int, int] = {}
         for run in {id(run): run for run in self._runs.values()}.values():
-            shared[id(run.identity)] = shared.get(id(run.identity), 0) + 1
-        held = {key for key, run in self._runs.items() if sys.getrefcount(run.identity) > 1 + shared[key[0]]}
-        self._runs = {key: run for key, run in self._runs.items() if key in held}
+            counts[id(run.identity)] = counts.get(id(run.identity), 0) + 1
+        live = {key for key, run in self._runs.items() if sys.getrefcount(run.identity) > 1 + counts[key[0]]}
+        self._runs = {key: run for key, run in self._runs.items() if key in live}
 
-    def has_lost(self, configurable: Mapping[str, Any]) -> bool:
+    def is_thread_deleted(self, configurable: Mapping[str, Any]) -> bool:
         """Return whether the thread of a task's config is known to be deleted since its run began."""
         with self.lock:
-            return any(run.lost for run in self._runs_around(configurable))
+            return any(run.thread_deleted for run in self._runs_of_task(configurable))
 
-    def _runs_around(self, configurable: Mapping[str, Any]) -> list[GraphRun]:
+    def _runs_of_task(self, configurable: Mapping[str, Any]) -> list[GraphRun]:
         """Return the runs that a task's config belongs to, in any namespace."""
         identity, name = identity_of(configurable), str(configurable["thread_id"])
         return [run for run in self._runs.values() if run.identity is identity and run.at.name == name]
@@ -495,19 +506,19 @@ class RunRegistry:
         """
         with self.lock:
             for run in self._runs.values():
-                run.lost |= run.thread is not None and run.at in deleted
+                run.thread_deleted |= run.thread_identity is not None and run.at in deleted
                 for loop in run.loops.values():
-                    loop.spots.clear()
-                    loop.earlier = None
+                    loop.places.clear()
+                    loop.finished_tasks = None
 
     # -- reports of the saver ----------------------------------------------------------------------------------
 
-    def loaded(
+    def register_loop(
         self,
         configurable: Mapping[str, Any],
         at: ThreadKey,
-        home: ThreadKey,
-        fresh: GraphLoop,
+        found_key: ThreadKey,
+        new_loop: GraphLoop,
         pregel: Any,
         thread: Thread | None,
     ) -> tuple[GraphRun, GraphLoop, GraphTask] | None:
@@ -516,67 +527,67 @@ class RunRegistry:
         Args:
             configurable: The configurable of the config.
             at: The thread as the config names it.
-            home: The thread that was found.
-            fresh: The loop, as it begins.
+            found_key: The thread that was found.
+            new_loop: The loop, as it begins.
             pregel: LangGraph's own loop, if one is calling. Without it nothing begins below a thread's own.
             thread: The row of the thread, which the run of a thread's own graph goes with from now on.
 
         Returns:
             Of a subgraph: its run, its loop, and the task around it.
         """
-        ns = fresh.ns
-        run = self.of(configurable, at)
+        ns = new_loop.ns
+        run = self.run_of(configurable, at)
         if run is None:
             return None
         with self.lock:
-            if home != run.at and "" not in run.loops:  # the config names the thread alone; what is put says more
-                run.at = home
-                self._runs[id(run.identity), home] = run
+            if found_key != run.at and "" not in run.loops:  # the config names the thread alone; what is put says more
+                run.at = found_key
+                self._runs[id(run.identity), found_key] = run
             loop = run.loops.get(ns)
-            run.resumed = run.resumed or bool(fresh.results)
+            run.resumed = run.resumed or bool(new_loop.results)
             if loop is not None and ns and (pregel is None or loop.pregel is None or loop.pregel() is not pregel):
                 loop = None  # a subgraph that keeps its state has begun once more
-            self._follow(run, loop or fresh, pregel, thread)
+            self._bind_loop(run, loop or new_loop, pregel, thread)
             if ns == "":
-                self._newest[at.name] = run
-                run.loops.setdefault(ns, fresh)
-            if loop is not None and loop.addressed and not loop.steps and not loop.last_put and not fresh.addressed:
-                loop.superseded = fresh.base != loop.base
+                self._newest_runs[at.name] = run
+                run.loops.setdefault(ns, new_loop)
+            if loop is not None and loop.pinned and not loop.steps and not loop.last_put and not new_loop.pinned:
+                loop.superseded = new_loop.base != loop.base
             if loop is not None or ns == "":
                 return None
-            owner, execution = configurable.get("__pregel_task_id"), _key_of(configurable)
+            owner, execution = configurable.get("__pregel_task_id"), _execution_key(configurable)
             if owner is None or execution is None or pregel is None:  # somebody looks at it, and no loop begins with it
                 return None
-            above = {level.ns: level.checkpoint for level in _levels(configurable) if level.ns != ns}
-            around, *outer = [*reversed(above)] or [""]
-            called = bool(outer) and above[around] == above[outer[0]]
-            for key, step in above.items():
+            outer_levels = {level.ns: level.checkpoint for level in _task_levels(configurable) if level.ns != ns}
+            parent_ns, *outer = [*reversed(outer_levels)] or [""]
+            is_call = bool(outer) and outer_levels[parent_ns] == outer_levels[outer[0]]
+            for key, step in outer_levels.items():
                 if (other := run.loops.get(key)) is not None:
                     other.steps.add(step)
-            caller = _task_of(around) if called else None
-            task = self._touch(run, around, above.get(around, ""), owner, caller, execution)
-            fresh.owner, fresh.parents, run.loops[ns] = owner, above, fresh
-            task.loops.append(fresh)
-            return run, fresh, run.outermost(task)
+            caller = _task_id_of(parent_ns) if is_call else None
+            task = self._claim_task(run, parent_ns, outer_levels.get(parent_ns, ""), owner, caller, execution)
+            new_loop.owner, new_loop.parents, run.loops[ns] = owner, outer_levels, new_loop
+            task.loops.append(new_loop)
+            return run, new_loop, run.outermost_caller(task)
 
-    def around(self, run: GraphRun, loop: GraphLoop, task: GraphTask) -> LiveWrites:
+    def writes_around(self, run: GraphRun, loop: GraphLoop, task: GraphTask) -> LiveWrites:
         """Return the writes that count of the task around a loop, without those of the loop."""
         with self.lock:
-            return self._alive(run, task, but=(loop,))
+            return self._live_writes(run, task, without=(loop,))
 
-    def _follow(self, run: GraphRun, loop: GraphLoop, pregel: Any, thread: Thread | None) -> None:
+    def _bind_loop(self, run: GraphRun, loop: GraphLoop, pregel: Any, thread: Thread | None) -> None:
         """Note LangGraph's own loop, LangChain's run of it, and the thread that the run goes with."""
         if pregel is not None:
-            if run.thread is None and thread is not None and loop.ns == "":
-                run.thread = thread.identity
+            if run.thread_identity is None and thread is not None and loop.ns == "":
+                run.thread_identity = thread.identity
             loop.pregel = weakref.ref(pregel)
             if (graph := getattr(pregel.manager, "run_id", None)) is not None:
-                run.graphs.add(graph)
-                self._graphs[graph] = run
+                run.graph_run_ids.add(graph)
+                self._runs_by_graph[graph] = run
 
     # -- reports of callbacks -----------------------------------------------------------------------------------
 
-    def watched(self, graphs: Iterable[UUID], thread: str) -> GraphRun | None:
+    def find_run(self, graphs: Iterable[UUID], thread: str) -> GraphRun | None:
         """Return the run in which an attempt of a task was made.
 
         Args:
@@ -585,78 +596,79 @@ class RunRegistry:
         """
         with self.lock:
             for graph in graphs:
-                if (run := self._graphs.get(graph)) is not None:
+                if (run := self._runs_by_graph.get(graph)) is not None:
                     return run
-            newest = self._newest.get(thread)
-            return None if newest is None or newest.graphs else newest
+            newest = self._newest_runs.get(thread)
+            return None if newest is None or newest.graph_run_ids else newest
 
-    def is_graph(self, run_id: UUID | None) -> bool:
+    def is_graph_run(self, run_id: UUID | None) -> bool:
         """Return whether a run of LangChain is that of a graph whose runs are known."""
-        return run_id in self._graphs
+        return run_id in self._runs_by_graph
 
-    def started(self, run: GraphRun, ns: str, step: int | None, attempt: UUID) -> None:
+    def start_attempt(self, run: GraphRun, ns: str, step: int | None, attempt: UUID) -> None:
         """Note that an attempt of a task has begun.
 
         An earlier attempt that ran out of time may report only later that it failed; it counts as failed now.
         """
-        task_id = _task_of(ns)
+        task_id = _task_id_of(ns)
         with self.lock:
-            if (before := run.attempts.get(task_id)) is not None:
-                self.failed(run, ns, before, stopped=False)
-            around, _, name = ns.rpartition("|")
-            if name.startswith(_HANDLER):  # in the place of one that ran out of time, maybe, and goes on
-                if (late := run.attempts.get(given_up := _task_of(around))) is not None:
-                    self.failed(run, around, late, stopped=False)
-                run.failed.add(given_up)
-                if given_up in run.tasks:
-                    run.tasks[given_up].failed = True
+            if (previous := run.attempts.get(task_id)) is not None:
+                self.fail_attempt(run, ns, previous, interrupted=False)
+            outer_ns, _, name = ns.rpartition("|")
+            if name.startswith(_ERROR_HANDLER):  # in the place of one that ran out of time, maybe, and goes on
+                if (late_attempt := run.attempts.get(failed_id := _task_id_of(outer_ns))) is not None:
+                    self.fail_attempt(run, outer_ns, late_attempt, interrupted=False)
+                run.failed_tasks.add(failed_id)
+                if failed_id in run.tasks:
+                    run.tasks[failed_id].failed = True
             run.attempts[task_id] = attempt
             if (task := run.tasks.get(task_id)) is not None:  # what it calls from now on counts again
                 task.failed = False
-            loop = run.loops.get(around)
-            run.ran.add(task_id)
-            run.failed.discard(task_id)
-            run.recalled.pop(task_id, None)
+            loop = run.loops.get(outer_ns)
+            run.ran_tasks.add(task_id)
+            run.failed_tasks.discard(task_id)
+            run.final_calls.pop(task_id, None)
             if loop and loop.base and loop.last_put is None and loop.step is not None and step == loop.step + 1:
                 loop.steps.add(loop.base)  # it goes on where the base stopped
 
-    def ended(self, run: GraphRun, ns: str, attempt: UUID) -> None:
+    def end_attempt(self, run: GraphRun, ns: str, attempt: UUID) -> None:
         """Note that an attempt of a task has ended well and takes no more results."""
-        task_id = _task_of(ns)
+        task_id = _task_id_of(ns)
         with self.lock:
             newest = run.attempts.get(task_id) == attempt
             if newest:
                 del run.attempts[task_id]
-            if newest and run.resumed and (called := run.called_by(task_id)) is not None:
-                run.recalled[task_id] = called
+            if newest and run.resumed and (calls := run.called_functions(task_id)) is not None:
+                run.final_calls[task_id] = calls
 
-    def failed(self, run: GraphRun, ns: str, attempt: UUID, *, stopped: bool) -> None:
+    def fail_attempt(self, run: GraphRun, ns: str, attempt: UUID, *, interrupted: bool) -> None:
         """Note that an attempt of a task ended with an error: its writes join no line.
 
         Args:
             run: Its run.
             ns: Its name.
             attempt: LangChain's run of it. Where a newer one has begun, it has failed already.
-            stopped: Whether that was an interrupt, after which LangGraph lets the functions finish that it has called.
+            interrupted: Whether that was an interrupt, after which LangGraph lets the functions finish that it has
+                called.
         """
-        task_id = _task_of(ns)
+        task_id = _task_id_of(ns)
         with self.lock:
             if run.attempts.get(task_id) != attempt:
                 return
             del run.attempts[task_id]
             task = run.tasks.get(task_id)
-            called = {*run.called.get(task_id, ()), *(run.called_by(task_id) or ())}
-            run.failed.add(task_id)
-            if not stopped:
-                run.failed.update(called)
-            run.dropped.update(called)
+            calls = {*run.calls.get(task_id, ()), *(run.called_functions(task_id) or ())}
+            run.failed_tasks.add(task_id)
+            if not interrupted:
+                run.failed_tasks.update(calls)
+            run.dropped_calls.update(calls)
             if task is not None:
-                run.end(task)
+                run.end_execution(task)
                 task.failed = True
 
     # -- calls from tasks -----------------------------------------------------------------------------------------
 
-    def asking(
+    def resolve_execution(
         self, configurable: Mapping[str, Any], at: ThreadKey
     ) -> tuple[GraphRun, list[LoopLevel], list[LevelOwner], TaskExecution]:
         """Return a config's run, the levels around its task, their owners and the execution.
@@ -665,37 +677,37 @@ class RunRegistry:
             InvalidInput: The graph has another checkpointer.
             StepIsOver: Another execution of the task has taken its place.
         """
-        run = self.of(configurable, at)
-        execution = _key_of(configurable)
+        run = self.run_of(configurable, at)
+        execution = _execution_key(configurable)
         with self.lock:
             if run is None or execution is None or "" not in run.loops:
                 raise InvalidInput(
                     "The memory of a thread needs this memory's checkpointer: compile the graph with "
                     "checkpointer=memory.checkpointer, of the very same AgentMemory."
                 )
-            levels = _levels(configurable)
+            levels = _task_levels(configurable)
             owners: list[LevelOwner] = []
             caller = None
             run.loops[""].steps.add(levels[0].checkpoint)
             for outer, level in pairwise(levels):
                 loop = None
                 if level.checkpoint == outer.checkpoint:
-                    owner = _task_of(level.ns)
-                    run.task(owner, *outer, caller)
+                    owner = _task_id_of(level.ns)
+                    run.ensure_task(owner, *outer, caller)
                     caller = owner
                 else:
-                    owner, caller = self._entered(run, level.ns, *outer), None
+                    owner, caller = self._loop_owner(run, level.ns, *outer), None
                     loop = run.loops[level.ns]
                     if loop.pregel is not None and loop not in run.tasks[owner].loops:
                         raise StepIsOver  # a former attempt has entered it
                     loop.steps.add(level.checkpoint)
                 owners.append((owner, loop))
-            task = self._touch(run, *levels[-1], configurable["__pregel_task_id"], caller, execution)
-            run.minded = True
+            task = self._claim_task(run, *levels[-1], configurable["__pregel_task_id"], caller, execution)
+            run.has_memory = True
             assert task.execution is not None  # noqa: S101 - `_touch` has just set it
             return run, levels, owners, task.execution
 
-    def sight(
+    def visible_writes(
         self, run: GraphRun, levels: Sequence[LoopLevel], owners: Sequence[LevelOwner], execution: TaskExecution
     ) -> LiveWrites:
         """Return the groups and places that a task can see; the bases of its loops must be known.
@@ -704,20 +716,20 @@ class RunRegistry:
             StepIsOver: Another execution of the task has taken its place.
         """
         with self.lock:
-            if execution.over:
+            if execution.is_over:
                 raise StepIsOver
-            seen = self._shown(run, run.loops[""], levels[0].checkpoint)
-            around = [loop for _, loop in owners]
+            writes = self._loop_writes(run, run.loops[""], levels[0].checkpoint)
+            loops = [loop for _, loop in owners]
             for level, (owner, loop) in zip(levels[1:], owners, strict=True):
-                seen.add(self._alive(run, run.tasks[owner], but=around))
+                writes.add(self._live_writes(run, run.tasks[owner], without=loops))
                 if loop is not None:
-                    seen.add(self._shown(run, loop, level.checkpoint))
-            seen.add(self._alive(run, execution.task))
-            return seen
+                    writes.add(self._loop_writes(run, loop, level.checkpoint))
+            writes.add(self._live_writes(run, execution.task))
+            return writes
 
     # -- current writes -------------------------------------------------------------------------------------------
 
-    def base_of(self, run: GraphRun, ns: str, checkpoint: str) -> tuple[Spot | None, LiveWrites] | None:
+    def place_at_step(self, run: GraphRun, ns: str, checkpoint: str) -> tuple[Place | None, LiveWrites] | None:
         """Return a loop's place at a step, and the further writes that count there.
 
         None if the run has no such loop.
@@ -726,16 +738,16 @@ class RunRegistry:
             loop = run.loops.get(ns)
             if loop is None:
                 return None
-            standing = _standing(loop, checkpoint if checkpoint in loop.spots else loop.head)
-            beside = self._shown(run, loop, checkpoint)
-            for spot in standing.spots:
-                del beside.spots[spot]
-            return next(iter(standing.spots), None), beside
+            base_writes = _writes_at(loop, checkpoint if checkpoint in loop.places else loop.head)
+            other_writes = self._loop_writes(run, loop, checkpoint)
+            for place in base_writes.places:
+                del other_writes.places[place]
+            return next(iter(base_writes.places), None), other_writes
 
-    def open(self, run: GraphRun, loop: GraphLoop, before: str) -> list[tuple[str, LiveWrites]]:
+    def steps_to_seal(self, run: GraphRun, loop: GraphLoop, before: str) -> list[tuple[str, LiveWrites]]:
         """Return the steps that a put seals, with the writes of their tasks that count."""
         with self.lock:
-            return [(step, self._step(run, loop, step)) for step in loop.open_steps(before)]
+            return [(step, self._step_writes(run, loop, step)) for step in loop.open_steps(before)]
 
     def group_of(self, run: GraphRun, execution: TaskExecution) -> int:
         """Return the group that an execution writes to.
@@ -746,22 +758,22 @@ class RunRegistry:
             StepIsOver: Another execution has replaced it, or a checkpoint that follows its step was put.
         """
         with self.lock:
-            loop = run.loops.get(run.outermost(execution.task).ns)
-            if execution.over or (loop is not None and loop.is_behind(execution.task.checkpoint)):
+            loop = run.loops.get(run.outermost_caller(execution.task).ns)
+            if execution.is_over or (loop is not None and loop.has_passed(execution.task.checkpoint)):
                 raise StepIsOver
             if execution.group is None:
                 execution.group = secrets.randbits(62)
             return execution.group
 
-    def finished(self, run: GraphRun, ns: str, task_id: str) -> tuple[GraphTask | None, LiveWrites]:
+    def task_writes(self, run: GraphRun, ns: str, task_id: str) -> tuple[GraphTask | None, LiveWrites]:
         """Return a task and its writes that count."""
         with self.lock:
             task, loop = run.tasks.get(task_id), run.loops.get(ns)
             if task is None:
                 return None, LiveWrites()
-            return task, self._alive(run, task, superseded=loop.superseded if loop else False)
+            return task, self._live_writes(run, task, superseded=loop.superseded if loop else False)
 
-    def unknown(self, run: GraphRun) -> list[tuple[GraphLoop, str]]:
+    def unread_checkpoints(self, run: GraphRun) -> list[tuple[GraphLoop, str]]:
         """Return the loops of a run, with their checkpoints of which too little is known."""
         with self.lock:
             return [
@@ -769,57 +781,59 @@ class RunRegistry:
                 for loop in run.loops.values()
                 for checkpoint in dict.fromkeys((loop.base, loop.last_put))
                 if checkpoint is not None
-                and (checkpoint not in loop.spots or (checkpoint == loop.base and loop.earlier is None))
+                and (checkpoint not in loop.places or (checkpoint == loop.base and loop.finished_tasks is None))
             ]
 
-    def _alive(
-        self, run: GraphRun, task: GraphTask, *, superseded: bool = False, but: Sequence[GraphLoop | None] = ()
+    def _live_writes(
+        self, run: GraphRun, task: GraphTask, *, superseded: bool = False, without: Sequence[GraphLoop | None] = ()
     ) -> LiveWrites:
         """Return the writes that count of a task and of its calls, without some loops."""
-        found = LiveWrites(task.groups)
+        writes = LiveWrites(task.groups)
         for loop in task.loops:
-            if loop not in but:
-                found.add(self._shown(run, loop))
-        for other in run.called.get(task.id, ()):
-            found.add(self._alive(run, run.tasks[other], superseded=superseded, but=but))
+            if loop not in without:
+                writes.add(self._loop_writes(run, loop))
+        for other in run.calls.get(task.id, ()):
+            writes.add(self._live_writes(run, run.tasks[other], superseded=superseded, without=without))
         if not superseded:
-            for each in chain.from_iterable(loop.earlier or () for loop in run.loops.values()):
-                idle = each.task not in run.tasks and each.task not in run.ran
-                if each.caller == task.id and idle and run.took(task.id, each.task):
-                    found.add(LiveWrites(dict.fromkeys(each.groups, FOREVER)))
-        return found
+            for each in chain.from_iterable(loop.finished_tasks or () for loop in run.loops.values()):
+                idle = each.task not in run.tasks and each.task not in run.ran_tasks
+                if each.caller == task.id and idle and run.has_called(task.id, each.task):
+                    writes.add(LiveWrites(dict.fromkeys(each.groups, FOREVER)))
+        return writes
 
-    def _step(self, run: GraphRun, loop: GraphLoop, step: str) -> LiveWrites:
-        found = LiveWrites()
-        for task_id in run.under.get((loop.ns, step), ()):
-            found.add(self._alive(run, run.tasks[task_id], superseded=loop.superseded))
+    def _step_writes(self, run: GraphRun, loop: GraphLoop, step: str) -> LiveWrites:
+        writes = LiveWrites()
+        for task_id in run.step_tasks.get((loop.ns, step), ()):
+            writes.add(self._live_writes(run, run.tasks[task_id], superseded=loop.superseded))
         if step == loop.base and not loop.superseded:
-            for each in loop.earlier or ():
+            for each in loop.finished_tasks or ():
                 known = run.tasks.get(each.task)
                 idle = known is None or (known.execution is None and not known.failed and not known.loops)
                 # What was called counts too where its caller ran again, and has not asked for memory.
                 first = each.caller is None or (
-                    each.caller in run.ran and each.caller not in run.tasks and run.took(each.caller, each.task)
+                    each.caller in run.ran_tasks
+                    and each.caller not in run.tasks
+                    and run.has_called(each.caller, each.task)
                 )
-                if first and each.task not in run.ran and idle:
-                    found.add(LiveWrites(dict.fromkeys(each.groups, FOREVER)))
-        return found
+                if first and each.task not in run.ran_tasks and idle:
+                    writes.add(LiveWrites(dict.fromkeys(each.groups, FOREVER)))
+        return writes
 
-    def _shown(self, run: GraphRun, loop: GraphLoop, checkpoint: str | None = None) -> LiveWrites:
+    def _loop_writes(self, run: GraphRun, loop: GraphLoop, checkpoint: str | None = None) -> LiveWrites:
         """Return what a loop shows at a step, whether or not its checkpoint was put.
 
         Without a checkpoint, return what the loop shows now.
         """
-        if checkpoint in loop.spots:
-            return _standing(loop, checkpoint)
-        found = _standing(loop, loop.head)
+        if checkpoint in loop.places:
+            return _writes_at(loop, checkpoint)
+        writes = _writes_at(loop, loop.head)
         for step in loop.open_steps(checkpoint):
-            found.add(self._step(run, loop, step))
-        return found
+            writes.add(self._step_writes(run, loop, step))
+        return writes
 
     # -- tasks -------------------------------------------------------------------------------------------------
 
-    def _entered(self, run: GraphRun, ns: str, outer: str, above: str) -> str:
+    def _loop_owner(self, run: GraphRun, ns: str, outer_ns: str, outer_checkpoint: str) -> str:
         """Return the task that entered a loop; register a loop that is not known.
 
         The beginning of a loop without a checkpointer is not reported.
@@ -827,35 +841,37 @@ class RunRegistry:
         loop = run.loops.get(ns)
         if loop is not None and loop.owner is not None:
             return loop.owner
-        owner = ns[len(outer) :].strip("|").split("|")[0].rpartition(":")[2]
+        owner = ns[len(outer_ns) :].strip("|").split("|")[0].rpartition(":")[2]
         loop = run.loops[ns] = GraphLoop(ns, owner=owner)
-        run.task(owner, outer, above, None).loops.append(loop)
+        run.ensure_task(owner, outer_ns, outer_checkpoint, None).loops.append(loop)
         return owner
 
-    def _touch(
+    def _claim_task(
         self, run: GraphRun, ns: str, checkpoint: str, task_id: str, caller: str | None, key: ExecutionKey
     ) -> GraphTask:
         """Return a task with the execution that is asking as its newest one."""
-        task = run.task(task_id, ns, checkpoint, caller)
-        if task_id in run.failed:
+        task = run.ensure_task(task_id, ns, checkpoint, caller)
+        if task_id in run.failed_tasks:
             raise StepIsOver
         if task.execution is None or task.execution.key != key:
-            if (task_id, key) in run.over or (task.execution is not None and _is_before(key, task.execution.key)):
+            if (task_id, key) in run.replaced_executions or (
+                task.execution is not None and _is_before(key, task.execution.key)
+            ):
                 raise StepIsOver
             if task.execution is not None:
-                run.end(task)
+                run.end_execution(task)
             task.execution, task.failed = TaskExecution(task, key, run.token), False
         return task
 
 
-def _standing(loop: GraphLoop, checkpoint: str | None) -> LiveWrites:
-    if loop.kept is not None and checkpoint == loop.base:
-        return LiveWrites(loop.kept)
-    spot = None if checkpoint is None else loop.spots.get(checkpoint)
-    return LiveWrites(spots=() if spot is None else (spot,))
+def _writes_at(loop: GraphLoop, checkpoint: str | None) -> LiveWrites:
+    if loop.own_groups is not None and checkpoint == loop.base:
+        return LiveWrites(loop.own_groups)
+    place = None if checkpoint is None else loop.places.get(checkpoint)
+    return LiveWrites(places=() if place is None else (place,))
 
 
-def _levels(configurable: Mapping[str, Any]) -> list[LoopLevel]:
+def _task_levels(configurable: Mapping[str, Any]) -> list[LoopLevel]:
     """Return the loops and calls around a task, outermost first, as LangGraph notes them."""
     return levels_around(str(configurable.get("checkpoint_ns") or ""), configurable.get("checkpoint_map") or {})
 
@@ -868,21 +884,22 @@ def nested_graphs(configurable: Mapping[str, Any]) -> list[str]:
     Args:
         configurable: The configurable of the task's config. A function runs in the graph of the task that called it.
     """
-    return [inner.ns for outer, inner in pairwise(_levels(configurable)) if inner.checkpoint != outer.checkpoint]
+    return [inner.ns for outer, inner in pairwise(_task_levels(configurable)) if inner.checkpoint != outer.checkpoint]
 
 
-def levels_around(inner: str, noted: Mapping[str, str]) -> list[LoopLevel]:
+def levels_around(inner: str, checkpoints: Mapping[str, str]) -> list[LoopLevel]:
     """Return the loops and calls around a loop or task, the outermost first.
 
     The loop or task itself is included if it is noted.
 
     Args:
         inner: Its name.
-        noted: Names with their checkpoints. Where a subgraph is replayed, LangGraph notes first what it was before.
+        checkpoints: Names with their checkpoints. Where a subgraph is replayed, LangGraph notes first what it was
+            before.
     """
     levels = {
         len(ns.split("|")) if ns else 0: LoopLevel(ns, checkpoint)
-        for ns, checkpoint in noted.items()
+        for ns, checkpoint in checkpoints.items()
         if _is_around(ns, inner)
     }
     return [levels[depth] for depth in sorted(levels)]
@@ -904,15 +921,15 @@ def _is_same_task(name: str, other: str) -> bool:
     return node == other_node and (task == other_task or not (task and other_task))
 
 
-def _task_of(ns: str) -> str:
+def _task_id_of(ns: str) -> str:
     """Return the id of the task at the end of a name."""
     return ns.rpartition("|")[2].rpartition(":")[2]
 
 
-def _key_of(configurable: Mapping[str, Any]) -> ExecutionKey | None:
+def _execution_key(configurable: Mapping[str, Any]) -> ExecutionKey | None:
     """Return the key that tells a task's execution from the others of its run."""
-    told = getattr(configurable.get("__pregel_runtime"), "execution_info", None)
-    return None if told is None else (told.node_first_attempt_time, told.node_attempt)
+    info = getattr(configurable.get("__pregel_runtime"), "execution_info", None)
+    return None if info is None else (info.node_first_attempt_time, info.node_attempt)
 
 
 def _is_before(key: ExecutionKey, other: ExecutionKey) -> bool:
@@ -920,7 +937,7 @@ def _is_before(key: ExecutionKey, other: ExecutionKey) -> bool:
     return key[0] == other[0] and None not in (*key, *other) and key[1] < other[1]
 
 
-def thread_of(config: Mapping[str, Any] | None, scopes: Scopes) -> ThreadKey:
+def thread_key_of(config: Mapping[str, Any] | None, scopes: Scopes) -> ThreadKey:
     """Return the thread that a config names.
 
     Args:
@@ -933,4 +950,4 @@ def thread_of(config: Mapping[str, Any] | None, scopes: Scopes) -> ThreadKey:
     name = namespaces.configurable_of(config).get("thread_id")
     if name is None:
         raise InvalidInput('A thread needs config["configurable"]["thread_id"].')
-    return ThreadKey(namespaces.path_of(scopes.resolve(None, config)), namespaces.id_of(name, "thread"))
+    return ThreadKey(namespaces.path_of(scopes.resolve(None, config)), namespaces.check_id(name, "thread"))

@@ -26,9 +26,9 @@ from zlib import crc32
 
 from snowballstemmer.english_stemmer import EnglishStemmer
 
-from langchain_agentmem.base.data_tables import data_table, word_set
+from langchain_agentmem.base.data_tables import load_data_table, word_set
 
-_ENGLISH = data_table("search/english.toml")
+_ENGLISH = load_data_table("search/english.toml")
 STOP_WORDS = word_set(_ENGLISH, "stop_words")
 """Function words that questions are made of, pieces of contractions included. English only."""
 BASE_FORMS: Mapping[str, str] = MappingProxyType(
@@ -50,14 +50,14 @@ def _patterns(name: str) -> dict[str, re.Pattern[str]]:
     }
 
 
-_SAID_WITH = {name: tuple(words.split("|")) for name, words in _ENGLISH["said_with"].items()}
-_ANY = ("",)  # which is in every text
-LONGEST_QUESTION = 1_000
+_REQUIRED_WORDS = {name: tuple(words.split("|")) for name, words in _ENGLISH["said_with"].items()}
+_ANY_TEXT = ("",)  # which is in every text
+MAX_QUESTION_CHARS = 1_000
 """Maximum characters of a question to analyze."""
-_LONGEST_SAYING = 3_000  # characters of a message in which people are looked for to say something of themselves
+_MAX_SAYS_CHARS = 3_000  # characters of a message in which people are looked for to say something of themselves
 
 
-def as_spoken(question: str, names: Collection[str]) -> str:
+def to_first_person(question: str, names: Collection[str]) -> str:
     """Rewrite a question about a person in the first person.
 
     People do not use their own names when they speak of themselves.
@@ -72,7 +72,7 @@ def as_spoken(question: str, names: Collection[str]) -> str:
     return question
 
 
-def asks_for(question: str) -> frozenset[str]:
+def answer_kinds(question: str) -> frozenset[str]:
     """Return the kinds of answer that a question asks for.
 
     English only, except "reply", which is recognized in German and Chinese too.
@@ -85,10 +85,10 @@ def asks_for(question: str) -> frozenset[str]:
         and "course" (how it went, or what contradicts what); empty for a text that asks for none of them, and in other
         languages.
     """
-    return _matching(_patterns("asks_for"), question[:LONGEST_QUESTION])
+    return _match_patterns(_patterns("asks_for"), question[:MAX_QUESTION_CHARS])
 
 
-def says(text: str) -> frozenset[str]:
+def self_statements(text: str) -> frozenset[str]:
     """Return what the author of a message says about themselves. English only.
 
     Args:
@@ -98,14 +98,14 @@ def says(text: str) -> frozenset[str]:
         Any of "standing wish" (what the author always wants), "preference" and "introduction" (the message begins with
         the author).
     """
-    return _matching(_patterns("says"), text[:_LONGEST_SAYING])
+    return _match_patterns(_patterns("says"), text[:_MAX_SAYS_CHARS])
 
 
-def _matching(patterns: Mapping[str, re.Pattern[str]], text: str) -> frozenset[str]:
+def _match_patterns(patterns: Mapping[str, re.Pattern[str]], text: str) -> frozenset[str]:
     lowered = text.lower().replace("\u2019", "'")
     found = []
     for name, pattern in patterns.items():
-        for word in _SAID_WITH.get(name, _ANY):  # a pattern takes many times as long to find nothing
+        for word in _REQUIRED_WORDS.get(name, _ANY_TEXT):  # a pattern takes many times as long to find nothing
             if word in lowered:
                 if pattern.search(lowered):
                     found.append(name)
@@ -133,8 +133,8 @@ _PROPER_NOUN = re.compile(
 )
 
 
-def tells(text: str) -> frozenset[str]:
-    """Return the features of a message, in the words of `asks_for` and a few more.
+def text_features(text: str) -> frozenset[str]:
+    """Return the features of a message, in the words of `answer_kinds` and a few more.
 
     English only, except for question marks and digits.
 
@@ -168,36 +168,36 @@ VERSION = crc32(f"3 {unicodedata.unidata_version} {version('snowballstemmer')}".
 """A number that changes whenever the same text may result in other terms or features: with this module, Python's
 Unicode tables and the stemmer. A database that another version indexed is indexed again."""
 
-LONGEST_TERM = 64
-LONGEST_TEXT = 100_000
+MAX_TERM_CHARS = 64
+MAX_TEXT_CHARS = 100_000
 """Maximum characters of a message to index. Characters beyond it are stored, but not searchable."""
-MOST_BYTES = 1_000_000
+MAX_INDEXED_BYTES = 1_000_000
 """Bytes of different terms that are indexed of one message, each with `TERM_BYTES` more for its scope. PostgreSQL's
 `array_to_tsvector` silently garbles what is beyond 1 MB."""
 TERM_BYTES = 10
-MOST_QUERY_TERMS = 64
-MOST_NAMES = 8
+MAX_QUERY_TERMS = 64
+MAX_NAMES = 8
 USER = "user"
 """The role of a person, as models name it."""
 
-_LETTERS = data_table("search/letters.toml")
+_LETTERS = load_data_table("search/letters.toml")
 _UNSPACED, _HANGUL, _EMOJI = (_LETTERS[name] for name in ("unspaced", "hangul", "emoji"))
-_PLAIN: Mapping[str, str] = _LETTERS["plain"]
-_APART = re.compile(f"[{_UNSPACED}{_HANGUL}{_EMOJI}]")
+_PLAIN_LETTERS: Mapping[str, str] = _LETTERS["plain"]
+_SPECIAL_SCRIPTS = re.compile(f"[{_UNSPACED}{_HANGUL}{_EMOJI}]")
 _UNSPACED_START, _HANGUL_START, _EMOJI_START = (re.compile(f"[{each}]") for each in (_UNSPACED, _HANGUL, _EMOJI))
 _RUN = re.compile(rf"[{_UNSPACED}]+|[{_HANGUL}]+|{_LETTERS['flag']}|[{_EMOJI}]|[^\s{_UNSPACED}{_HANGUL}{_EMOJI}]+")
 _ARTICLE, _PREFIX = (re.compile(_LETTERS[name]) for name in ("article", "prefix"))
 _FIRST_HEBREW, _LAST_HEBREW, _FIRST_UNSPACED = "\u05d0", "\u05ea", "\u0e00"
-_WORD = 4  # characters that a word of Thai or a compound of Chinese has
+_MAX_WORD_CHARS = 4  # characters that a word of Thai or a compound of Chinese has
 _PHRASE = re.compile(r'"([^"]{0,200})"|“([^”]{0,200})”|«([^»]{0,200})»')
 
 FEATURES = ("question", "first person", "time", "number", "proper noun", *_ENGLISH["says"])
 """The features of a text that are stored next to its terms. Each is one bit, in this order."""
-_BITS = {name: 1 << bit for bit, name in enumerate(FEATURES)}
+_FEATURE_BITS = {name: 1 << bit for bit, name in enumerate(FEATURES)}
 
-_TYPED = str.maketrans(_LETTERS["typed"])
+_TYPED_FORMS = str.maketrans(_LETTERS["typed"])
 _AMBIGUOUS = re.compile(r"(?<!\S)[^\sX]*+[X]\S*".replace("X", "".join(_LETTERS["typed"])))
-_MOST_FOLDED = 50_000
+_MAX_FOLDED = 50_000
 
 
 class _FoldingTable(dict[int, str]):
@@ -205,7 +205,7 @@ class _FoldingTable(dict[int, str]):
 
     Separators become a space.
 
-    It is filled lazily, up to `_MOST_FOLDED` characters, so that hostile texts cannot make it large.
+    It is filled lazily, up to `_MAX_FOLDED` characters, so that hostile texts cannot make it large.
     """
 
     def __missing__(self, code: int) -> str:
@@ -215,7 +215,7 @@ class _FoldingTable(dict[int, str]):
             folded = _fold_character(character, unicodedata.category(character))
         else:
             folded = "".join(map(self.__getitem__, map(ord, plain)))
-        if len(self) < _MOST_FOLDED:
+        if len(self) < _MAX_FOLDED:
             self[code] = folded
         return folded
 
@@ -231,7 +231,7 @@ def _fold_character(character: str, category: str) -> str:
         with suppress(KeyError):
             return _FOLDING[ord(unicodedata.lookup(letter))]
     emoji = category == "So" and _EMOJI_START.match(character)
-    return _PLAIN.get(character, character if emoji or category[0] in "LMN" else " ")
+    return _PLAIN_LETTERS.get(character, character if emoji or category[0] in "LMN" else " ")
 
 
 def _carries_meaning(mark: str, name: str) -> bool:
@@ -268,8 +268,8 @@ class AnalyzedQuery(NamedTuple):
         terms: The distinct terms to search for. Stop words are left out unless there are no other words.
         spellings: The terms among them that spell another one otherwise (ue for ü), each with that one.
         phrases: The phrases in quotation marks, each as its terms.
-        asks_for: The kinds of answer that the query asks for.
-        look_up: True if the query is one word to look up.
+        answer_kinds: The kinds of answer that the query asks for.
+        is_lookup: True if the query is one word to look up.
         now: The time, in microseconds since 1970.
     """
 
@@ -278,12 +278,12 @@ class AnalyzedQuery(NamedTuple):
     terms: tuple[str, ...]
     spellings: dict[str, str]
     phrases: tuple[tuple[str, ...], ...]
-    asks_for: frozenset[str]
-    look_up: bool
+    answer_kinds: frozenset[str]
+    is_lookup: bool
     now: int
 
 
-def analysed(text: str, role: str | None = None) -> AnalyzedText:
+def analyze_text(text: str, role: str | None = None) -> AnalyzedText:
     """Analyze a text for the index.
 
     Args:
@@ -291,45 +291,47 @@ def analysed(text: str, role: str | None = None) -> AnalyzedText:
         role: The author's role, as models name it. Features that only people's texts have are detected for "user"
             alone.
     """
-    runs = _split(text)
-    told = tells(text[:LONGEST_TEXT]) | (says(text) if role == USER else frozenset())
-    length = len(runs) if text.isascii() else _length(runs)
-    return AnalyzedText(list(map(_stem, _index_words(text, runs))), length, sum(map(_BITS.__getitem__, told)))
+    runs = _split_text(text)
+    features = text_features(text[:MAX_TEXT_CHARS]) | (self_statements(text) if role == USER else frozenset())
+    length = len(runs) if text.isascii() else _count_words(runs)
+    return AnalyzedText(
+        list(map(_stem, _index_words(text, runs))), length, sum(map(_FEATURE_BITS.__getitem__, features))
+    )
 
 
-def _length(runs: Sequence[str]) -> int:
+def _count_words(runs: Sequence[str]) -> int:
     """Count words. Two characters of a script without spaces count as one, emoji as none."""
     halves = 0
     for run in runs:
-        if run[0] < _FIRST_UNSPACED or not _APART.match(run) or _HANGUL_START.match(run):
+        if run[0] < _FIRST_UNSPACED or not _SPECIAL_SCRIPTS.match(run) or _HANGUL_START.match(run):
             halves += 2
         elif not _EMOJI_START.match(run):
             halves += len(run)
     return (halves + 1) // 2
 
 
-def different(terms: Sequence[str]) -> list[str]:
+def distinct_terms(terms: Sequence[str]) -> list[str]:
     """Return the distinct terms to index, in text order.
 
-    Terms beyond `MOST_BYTES` are left out.
+    Terms beyond `MAX_INDEXED_BYTES` are left out.
     """
     found = list(dict.fromkeys(terms))
-    if len(found) * (4 * LONGEST_TERM + TERM_BYTES) > MOST_BYTES:
+    if len(found) * (4 * MAX_TERM_CHARS + TERM_BYTES) > MAX_INDEXED_BYTES:
         sizes = accumulate(len(term.encode()) + TERM_BYTES for term in found)
-        return list(compress(found, (size <= MOST_BYTES for size in sizes)))
+        return list(compress(found, (size <= MAX_INDEXED_BYTES for size in sizes)))
     return found
 
 
-def terms(text: str) -> list[str]:
+def extract_terms(text: str) -> list[str]:
     """Return the terms of a text in order, repeats included.
 
     Args:
         text: Anything; no text is invalid.
     """
-    return list(map(_stem, _index_words(text, _split(text))))
+    return list(map(_stem, _index_words(text, _split_text(text))))
 
 
-def question(text: str, now: int = 0) -> AnalyzedQuery:
+def analyze_query(text: str, now: int = 0) -> AnalyzedQuery:
     """Analyze a query.
 
     Args:
@@ -337,30 +339,34 @@ def question(text: str, now: int = 0) -> AnalyzedQuery:
         now: The time, in microseconds since 1970. Needed only for a search.
     """
     words = list(dict.fromkeys(_query_words(text)))
-    kept = [word for word in words if word not in STOP_WORDS] or words
-    found = tuple(dict.fromkeys(_stem(word) for word in kept))[:MOST_QUERY_TERMS]
-    matches = (match.groups() for match in _PHRASE.finditer(text[:LONGEST_TEXT]))
-    phrases = [tuple(map(_stem, _cut(_split("".join(filter(None, each))), _pairs))) for each in matches]
+    content_words = [word for word in words if word not in STOP_WORDS] or words
+    query_terms = tuple(dict.fromkeys(_stem(word) for word in content_words))[:MAX_QUERY_TERMS]
+    matches = (match.groups() for match in _PHRASE.finditer(text[:MAX_TEXT_CHARS]))
+    phrases = [
+        tuple(map(_stem, _cut_runs(_split_text("".join(filter(None, each))), _character_pairs))) for each in matches
+    ]
     stems = {word: _stem(word) for word in words}
     quoted = tuple(each for each in phrases if each)
-    return AnalyzedQuery(text, stems, found, _spelling_pairs(text), quoted, asks_for(text), _is_one_word(text), now)
+    return AnalyzedQuery(
+        text, stems, query_terms, _spelling_pairs(text), quoted, answer_kinds(text), _is_one_word(text), now
+    )
 
 
-def names(text: str) -> list[str]:
-    """Return the first `MOST_NAMES` words by which a query may name a speaker.
+def speaker_words(text: str) -> list[str]:
+    """Return the first `MAX_NAMES` words by which a query may name a speaker.
 
     The words have the form of `AnalyzedQuery.words`.
     """
-    return list(dict.fromkeys(_query_words(text)))[:MOST_NAMES]
+    return list(dict.fromkeys(_query_words(text)))[:MAX_NAMES]
 
 
 def _is_one_word(text: str) -> bool:
     """Return true if a query is one word besides stop words.
 
-    A word of a script without spaces has at most `_WORD` characters.
+    A word of a script without spaces has at most `_MAX_WORD_CHARS` characters.
     """
-    runs = [run for run in _split(text) if run not in STOP_WORDS]
-    return len(runs) <= 1 and not any(_UNSPACED_START.match(run) and len(run) > _WORD for run in runs)
+    runs = [run for run in _split_text(text) if run not in STOP_WORDS]
+    return len(runs) <= 1 and not any(_UNSPACED_START.match(run) and len(run) > _MAX_WORD_CHARS for run in runs)
 
 
 @lru_cache(maxsize=50_000)
@@ -371,7 +377,7 @@ def _stem(word: str) -> str:
 
 
 @cache
-def terms_of(name: str) -> frozenset[str]:
+def word_list_terms(name: str) -> frozenset[str]:
     """Return the terms of one list of words.
 
     Args:
@@ -381,18 +387,18 @@ def terms_of(name: str) -> frozenset[str]:
     return frozenset(map(_stem, word_set(_ENGLISH, name)))
 
 
-def _split(text: str) -> list[str]:
+def _split_text(text: str) -> list[str]:
     """Split a text into words, emoji, and runs of characters of scripts without spaces."""
-    text = text[:LONGEST_TEXT].lower()
+    text = text[:MAX_TEXT_CHARS].lower()
     if text.isascii():
         found = text.encode().translate(_LETTERS_AND_DIGITS).decode().split()
-        if len(text) <= LONGEST_TERM or max(map(len, found), default=0) <= LONGEST_TERM:
+        if len(text) <= MAX_TERM_CHARS or max(map(len, found), default=0) <= MAX_TERM_CHARS:
             return found
-        return [term if len(term) <= LONGEST_TERM else term[:LONGEST_TERM] for term in found]
-    folded = unicodedata.normalize("NFC", text.translate(_FOLDING))[:LONGEST_TEXT]  # folding may lengthen
-    if not _APART.search(folded):
-        return [run[:LONGEST_TERM] for run in folded.split()]
-    return [run if _APART.match(run) else run[:LONGEST_TERM] for run in _RUN.findall(folded)]
+        return [term if len(term) <= MAX_TERM_CHARS else term[:MAX_TERM_CHARS] for term in found]
+    folded = unicodedata.normalize("NFC", text.translate(_FOLDING))[:MAX_TEXT_CHARS]  # folding may lengthen
+    if not _SPECIAL_SCRIPTS.search(folded):
+        return [run[:MAX_TERM_CHARS] for run in folded.split()]
+    return [run if _SPECIAL_SCRIPTS.match(run) else run[:MAX_TERM_CHARS] for run in _RUN.findall(folded)]
 
 
 def _index_words(text: str, runs: list[str]) -> list[str]:
@@ -402,16 +408,16 @@ def _index_words(text: str, runs: list[str]) -> list[str]:
     """
     if text.isascii():
         return runs
-    found = _cut(runs, _pairs_and_characters)
+    found = _cut_runs(runs, _pairs_and_singles)
     if found is not runs:
         found += [run[0] for run in runs if len(run) > 1 and run[0] > _FIRST_UNSPACED and _HANGUL_START.match(run)]
-    return found + _other_spellings(text, found, _pairs_and_characters)
+    return found + _other_spellings(text, found, _pairs_and_singles)
 
 
 def _query_words(text: str) -> list[str]:
     """Return the words of a query to look for, other spellings last."""
-    found = _cut(_split(text), _pairs)
-    return found if text.isascii() else found + _other_spellings(text, found, _pairs)
+    found = _cut_runs(_split_text(text), _character_pairs)
+    return found if text.isascii() else found + _other_spellings(text, found, _character_pairs)
 
 
 def _other_spellings(text: str, found: Sequence[str], unspaced: Callable[[str], list[str]]) -> list[str]:
@@ -419,22 +425,24 @@ def _other_spellings(text: str, found: Sequence[str], unspaced: Callable[[str], 
     if not (words := _ambiguous_words(text)):
         return []
     known = set(found)
-    return [word for word in _cut(_split(" ".join(words).translate(_TYPED)), unspaced) if word not in known]
+    return [
+        word for word in _cut_runs(_split_text(" ".join(words).translate(_TYPED_FORMS)), unspaced) if word not in known
+    ]
 
 
 def _spelling_pairs(text: str) -> dict[str, str]:
     """Map the term of each other spelling (muenchen) to the term of the word (munchen)."""
-    pairs = [(_split(word.translate(_TYPED)), _split(word)) for word in _ambiguous_words(text)]
+    pairs = [(_split_text(word.translate(_TYPED_FORMS)), _split_text(word)) for word in _ambiguous_words(text)]
     alike = (zip(*pair, strict=True) for pair in pairs if len(pair[0]) == len(pair[1]))
     return {_stem(other): _stem(run) for each in alike for other, run in each if other != run}
 
 
 def _ambiguous_words(text: str) -> list[str]:
     """Return the words of a text that people type in two ways."""
-    return _AMBIGUOUS.findall(unicodedata.normalize("NFC", text[:LONGEST_TEXT].lower()))
+    return _AMBIGUOUS.findall(unicodedata.normalize("NFC", text[:MAX_TEXT_CHARS].lower()))
 
 
-def _cut(runs: list[str], unspaced: Callable[[str], list[str]]) -> list[str]:
+def _cut_runs(runs: list[str], unspaced: Callable[[str], list[str]]) -> list[str]:
     """Cut runs of scripts without spaces.
 
     Korean and Hebrew words, to which other words are attached, are kept and also cut.
@@ -446,21 +454,21 @@ def _cut(runs: list[str], unspaced: Callable[[str], list[str]]) -> list[str]:
         if run[0] >= _FIRST_UNSPACED and _UNSPACED_START.match(run):
             found += unspaced(run)
             continue
-        found.append(run[:LONGEST_TERM])
+        found.append(run[:MAX_TERM_CHARS])
         if _FIRST_HEBREW <= run[0] <= _LAST_HEBREW and (prefix := _PREFIX.match(run)):
             found.append(run[prefix.end() :])
         elif run[0] >= _FIRST_UNSPACED and len(run) > 2 and _HANGUL_START.match(run):  # noqa: PLR2004 - one pair
-            found += _pairs(run)
+            found += _character_pairs(run)
     return found
 
 
-def _pairs(run: str) -> list[str]:
+def _character_pairs(run: str) -> list[str]:
     return [run] if len(run) == 1 else [run[i : i + 2] for i in range(len(run) - 1)]
 
 
-def _pairs_and_characters(run: str) -> list[str]:
+def _pairs_and_singles(run: str) -> list[str]:
     """Return the characters and pairs of a run.
 
     The index holds single characters too, so that a query of one character finds them.
     """
-    return [run] if len(run) == 1 else [*run, *_pairs(run)]
+    return [run] if len(run) == 1 else [*run, *_character_pairs(run)]

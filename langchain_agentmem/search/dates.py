@@ -23,9 +23,9 @@ from functools import cache
 from string import ascii_letters
 from typing import NamedTuple, TypeAlias
 
-from langchain_agentmem.base.data_tables import data_table
+from langchain_agentmem.base.data_tables import load_data_table
 
-LONGEST = 1_000
+MAX_CHARS = 1_000
 """Maximum characters of a text to read."""
 
 _MINUTE = 60 * 1_000_000
@@ -35,7 +35,7 @@ _MONTHS = {43_200: 1, 131_040: 3, 525_600: 12}
 """Units by their length in minutes, and how many months some of them have."""
 _EPOCH = date(1970, 1, 1).toordinal()
 _LAST_MONTH = 12
-_JOINT = r"[\s\u2019'-]{1,2}"
+_WORD_GAP = r"[\s\u2019'-]{1,2}"
 """Between the words of a phrase."""
 
 
@@ -99,7 +99,7 @@ class _Table(NamedTuple):
 
 @cache
 def _table() -> _Table:
-    table = data_table("search/dates.yaml")
+    table = load_data_table("search/dates.yaml")
     words = {
         word: (kind, value)
         for kind, values in table["words"].items()
@@ -117,12 +117,12 @@ def _table() -> _Table:
         return "|".join(f"(?P<{name}>{'|'.join(each)})" for name, each in lists.items())
 
     phrases = sorted((word for word in words if "-" in word or word[-1].isdigit()), key=len, reverse=True)
-    phrase = rf"(?i:{'|'.join(phrases).replace('-', _JOINT)})\b"
+    phrase = rf"(?i:{'|'.join(phrases).replace('-', _WORD_GAP)})\b"
     passes = [re.compile(pattern(f"{{start}}(?:{one_of(table[name])}){{end}}")) for name in ("times", "together")]
     return _Table(words, letters, re.compile(f"{phrase}|{one_of(table['tokens'])}|."), passes)
 
 
-def spans(text: str, now: int) -> list[TimeSpan]:
+def find_times(text: str, now: int) -> list[TimeSpan]:
     """Return every time that a text names, in the order of the text.
 
     Args:
@@ -132,15 +132,15 @@ def spans(text: str, now: int) -> list[TimeSpan]:
     Returns:
         One span for each time. Spans that begin before 1900 or end after 2200 are left out.
     """
-    if len(text) > LONGEST:
-        text = " ".join(text[:LONGEST].rsplit(None, 1)[:1])  # not a part of a number
+    if len(text) > MAX_CHARS:
+        text = " ".join(text[:MAX_CHARS].rsplit(None, 1)[:1])  # not a part of a number
     text = unicodedata.normalize("NFKC", text)
     earliest, latest, _ = _days(date(1900, 1, 1), date(2200, 12, 31))
     if not earliest <= now < latest:
         return []
-    tokens = _tokens(text)
+    tokens = _tokenize(text)
     for pattern in _table().passes:
-        tokens = _with_times(tokens, pattern, now)
+        tokens = _replace_times(tokens, pattern, now)
     return [
         TimeSpan(each.time.start, each.time.end, text[each.start : each.end])
         for each in tokens
@@ -148,45 +148,45 @@ def spans(text: str, now: int) -> list[TimeSpan]:
     ]
 
 
-def _tokens(text: str) -> list[_Token]:
+def _tokenize(text: str) -> list[_Token]:
     table = _table()
     found = []
     for match in table.token.finditer(text):
-        said = match[0]
-        word = said if said.isalpha() else re.sub(_JOINT, "-", said)
-        unknown = (match.lastgroup or said, int(said) if said.isdecimal() else 0)
+        part = match[0]
+        word = part if part.isalpha() else re.sub(_WORD_GAP, "-", part)
+        unknown = (match.lastgroup or part, int(part) if part.isdecimal() else 0)
         kind, value = table.words.get(word) or table.words.get(word.lower(), unknown)
         found.append(_Token(kind, value, *match.span()))
     return found
 
 
-def _with_times(tokens: list[_Token], pattern: re.Pattern[str], now: int) -> list[_Token]:
+def _replace_times(tokens: list[_Token], pattern: re.Pattern[str], now: int) -> list[_Token]:
     """Replace the tokens that a pattern matches with times."""
     letters = _table().letters
-    read, at = list[_Token](), 0
+    result, position = list[_Token](), 0
     for match in pattern.finditer("".join(letters.get(each.kind, each.kind) for each in tokens)):
-        said = tokens[match.start() : match.end()]
+        matched = tokens[match.start() : match.end()]
         try:
-            time = _READERS[match.lastgroup or ""](said, now)
+            time = _READERS[match.lastgroup or ""](matched, now)
         except (ValueError, OverflowError):  # outside the calendar, as 31 June and 9,999 years ago are
             continue
         if time and time.start < time.end:
-            read += [*tokens[at : match.start()], _Token("time", 0, said[0].start, said[-1].end, time)]
-            at = match.end()
-    return read + tokens[at:]
+            result += [*tokens[position : match.start()], _Token("time", 0, matched[0].start, matched[-1].end, time)]
+            position = match.end()
+    return result + tokens[position:]
 
 
-def _values(said: Sequence[_Token], *kinds: str) -> list[int]:
+def _values(tokens: Sequence[_Token], *kinds: str) -> list[int]:
     """Return the values of the tokens of some kinds, in order.
 
     Each kind is a prefix: "unit" matches every kind whose name begins with it.
     """
-    return [each.value for each in said if each.kind.startswith(kinds)]
+    return [each.value for each in tokens if each.kind.startswith(kinds)]
 
 
-def _many(said: Sequence[_Token]) -> tuple[int, int]:
+def _count_range(tokens: Sequence[_Token]) -> tuple[int, int]:
     """Return the lowest and the highest count that the tokens can mean."""
-    count = [1, *_values(said, "number", "other", "count")][-1]
+    count = [1, *_values(tokens, "number", "other", "count")][-1]
     return (2, 5) if count < 0 else (count, count)
 
 
@@ -219,7 +219,7 @@ def _yearly(months: Sequence[int], days: Sequence[int]) -> _Yearly:
     return lambda year: _months(year, date(year, months[0], 1).month, (months[-1] - months[0]) % 12 + 1)
 
 
-def _near(at: _Yearly, now: int) -> list[_Time]:
+def _times_around_now(time_in: _Yearly, now: int) -> list[_Time]:
     """Return the yearly times of the 8 years before and after now.
 
     The next 29 February may be eight years away.
@@ -227,16 +227,18 @@ def _near(at: _Yearly, now: int) -> list[_Time]:
     times = []
     for year in range(_date_at(now).year - 8, _date_at(now).year + 9):
         with suppress(ValueError):
-            times.append(at(year))
+            times.append(time_in(year))
     return times
 
 
-def _latest(at: _Yearly, now: int, *, ended: bool = False) -> _Time | None:
-    return max((time for time in _near(at, now) if (time.end if ended else time.start) <= now), default=None)
+def _latest_time(time_in: _Yearly, now: int, *, ended: bool = False) -> _Time | None:
+    return max(
+        (time for time in _times_around_now(time_in, now) if (time.end if ended else time.start) <= now), default=None
+    )
 
 
-def _following(at: _Yearly, now: int) -> _Time | None:
-    return min((time for time in _near(at, now) if time.start > now), default=None)
+def _next_time(time_in: _Yearly, now: int) -> _Time | None:
+    return min((time for time in _times_around_now(time_in, now) if time.start > now), default=None)
 
 
 def _weekday_by(moment: int, weekday: int) -> _Time:
@@ -253,7 +255,7 @@ def _unit_around(now: int, unit: int, offset: int) -> _Time:
     return _Time(monday + (5 * _DAY if unit == _WEEKEND else 0), monday + 7 * _DAY)
 
 
-def _shifted(moment: int, unit: int, count: int) -> int:
+def _shift(moment: int, unit: int, count: int) -> int:
     """Return the start of the day `count` units away.
 
     Months keep the day of the month where it exists. Units shorter than a day move the exact time.
@@ -267,67 +269,67 @@ def _shifted(moment: int, unit: int, count: int) -> int:
     return (moment if unit * _MINUTE < _DAY else _day(moment).start) + count * unit * _MINUTE
 
 
-def _around(moment: int, unit: int, low: int, high: int) -> _Time:
+def _span_around(moment: int, unit: int, low: int, high: int) -> _Time:
     """Return a span around the moments `low` to `high` units away; negative means before."""
     length = unit * _MINUTE
     half, day = (length // _DAY // 2 * _DAY, _DAY) if length >= _DAY else (length // 2, 0)
-    return _Time(_shifted(moment, unit, low) - half, _shifted(moment, unit, high) + half + day)
+    return _Time(_shift(moment, unit, low) - half, _shift(moment, unit, high) + half + day)
 
 
 # -- what finds a time: words and now to a time --------------------------------------------------------------------
 
 
-def _numeric(said: Sequence[_Token], now: int) -> _Time | None:
-    numbers = _values(said, "number")[:2]
-    year_last = said[-1].kind == "year" and len(numbers) > 1
-    if year_last and (numbers[0] > _LAST_MONTH or (said[1].kind != "/" and numbers[1] <= _LAST_MONTH)):
+def _numeric(tokens: Sequence[_Token], now: int) -> _Time | None:
+    numbers = _values(tokens, "number")[:2]
+    year_last = tokens[-1].kind == "year" and len(numbers) > 1
+    if year_last and (numbers[0] > _LAST_MONTH or (tokens[1].kind != "/" and numbers[1] <= _LAST_MONTH)):
         numbers.reverse()  # 8.5.2023, but 5/8/2023 where that can be
-    return _in_a_year(_yearly(numbers[:1], numbers[1:]), said, now)
+    return _resolve_year(_yearly(numbers[:1], numbers[1:]), tokens, now)
 
 
-def _calendar(said: Sequence[_Token], now: int) -> _Time | None:
-    months, days = _values(said, "month"), _values(said, "number")
-    if season := _values(said, "season"):
+def _calendar(tokens: Sequence[_Token], now: int) -> _Time | None:
+    months, days = _values(tokens, "month"), _values(tokens, "number")
+    if season := _values(tokens, "season"):
         months = [season[0], season[0] + 2]
-    if feast := _values(said, "feast"):
+    if feast := _values(tokens, "feast"):
         months, days = [feast[0] // 100], [feast[0] % 100]
-    return _in_a_year(_yearly(months, days), said, now)
+    return _resolve_year(_yearly(months, days), tokens, now)
 
 
-def _in_a_year(at: _Yearly, said: Sequence[_Token], now: int) -> _Time | None:
+def _resolve_year(time_in: _Yearly, tokens: Sequence[_Token], now: int) -> _Time | None:
     """Return a yearly time in the stated year, else the latest that has begun."""
-    year, direction = _values(said, "year"), _values(said, "direction")
-    if year or _values(said, "unit") or direction == [0]:
-        return at(year[0] if year else _date_at(now).year + direction[-1])
+    year, direction = _values(tokens, "year"), _values(tokens, "direction")
+    if year or _values(tokens, "unit") or direction == [0]:
+        return time_in(year[0] if year else _date_at(now).year + direction[-1])
     if direction:
-        return _following(at, now) if direction == [1] else _latest(at, now, ended=True)
-    time = _latest(at, now)
-    return time and time._replace(yearly=at)
+        return _next_time(time_in, now) if direction == [1] else _latest_time(time_in, now, ended=True)
+    time = _latest_time(time_in, now)
+    return time and time._replace(yearly=time_in)
 
 
-def _years(said: Sequence[_Token], _now: int) -> _Time:
-    years = _values(said, "year")
-    return _months(years[0], 1, 12 * (years[-1] - years[0] + 1 + sum(_values(said, "decade"))))
+def _years(tokens: Sequence[_Token], _now: int) -> _Time:
+    years = _values(tokens, "year")
+    return _months(years[0], 1, 12 * (years[-1] - years[0] + 1 + sum(_values(tokens, "decade"))))
 
 
-def _ago(said: Sequence[_Token], now: int) -> _Time:
-    low, high = _many(said)
-    return _around(now, _values(said, "unit")[0], -high, -low)
+def _ago(tokens: Sequence[_Token], now: int) -> _Time:
+    low, high = _count_range(tokens)
+    return _span_around(now, _values(tokens, "unit")[0], -high, -low)
 
 
-def _rolling(said: Sequence[_Token], now: int) -> _Time:
-    (_, high), [unit], today = _many(said), _values(said, "unit"), _day(now)
-    if _values(said, "direction") == [1]:
-        return _Time(today.start, _shifted(now, unit, high) + _DAY)
-    return _Time(_shifted(now, unit, -high), today.end)
+def _rolling(tokens: Sequence[_Token], now: int) -> _Time:
+    (_, high), [unit], today = _count_range(tokens), _values(tokens, "unit"), _day(now)
+    if _values(tokens, "direction") == [1]:
+        return _Time(today.start, _shift(now, unit, high) + _DAY)
+    return _Time(_shift(now, unit, -high), today.end)
 
 
-def _unit(said: Sequence[_Token], now: int) -> _Time:
-    return _unit_around(now, _values(said, "unit")[0], _values(said, "direction")[0])
+def _unit(tokens: Sequence[_Token], now: int) -> _Time:
+    return _unit_around(now, _values(tokens, "unit")[0], _values(tokens, "direction")[0])
 
 
-def _weekday(said: Sequence[_Token], now: int) -> _Time:
-    direction, [weekday] = _values(said, "direction"), _values(said, "weekday")
+def _weekday(tokens: Sequence[_Token], now: int) -> _Time:
+    direction, [weekday] = _values(tokens, "direction"), _values(tokens, "weekday")
     if direction == [0]:
         now = _unit_around(now, _WEEK, 0).end - 1
     elif direction:
@@ -335,57 +337,57 @@ def _weekday(said: Sequence[_Token], now: int) -> _Time:
     return _weekday_by(now, weekday)
 
 
-def _today(said: Sequence[_Token], now: int) -> _Time:
-    return _day(now, said[0].value)
+def _today(tokens: Sequence[_Token], now: int) -> _Time:
+    return _day(now, tokens[0].value)
 
 
 # -- what puts times together --------------------------------------------------------------------------------------
 
 
-def _times(said: Sequence[_Token]) -> list[_Time]:
-    return [each.time for each in said if each.kind == "time"]
+def _times(tokens: Sequence[_Token]) -> list[_Time]:
+    return [each.time for each in tokens if each.kind == "time"]
 
 
-def _between(said: Sequence[_Token], _now: int) -> _Time:
+def _between(tokens: Sequence[_Token], _now: int) -> _Time:
     """Return the span from one time to the end of another; a year of one holds for both."""
-    first, last = _times(said)
+    first, last = _times(tokens)
     if first.yearly and not last.yearly:
-        first = _latest(first.yearly, last.start) or first
+        first = _latest_time(first.yearly, last.start) or first
     elif last.yearly and (not first.yearly or last.start < first.start):
-        last = _following(last.yearly, first.start) or last
+        last = _next_time(last.yearly, first.start) or last
     return _Time(first.start, last.end)
 
 
-def _beside(said: Sequence[_Token], _now: int) -> _Time:
+def _beside(tokens: Sequence[_Token], _now: int) -> _Time:
     """Return a time before or after another one.
 
     It is a whole unit next to that time, or a unit around the day at the stated distance.
     """
-    [(start, end, _)], before = _times(said), _values(said, "before") != []
-    if weekday := _values(said, "weekday"):
+    [(start, end, _)], before = _times(tokens), _values(tokens, "before") != []
+    if weekday := _values(tokens, "weekday"):
         return _weekday_by(start - 1 if before else end - 1 + 7 * _DAY, weekday[0])
-    [unit] = _values(said, "unit")
+    [unit] = _values(tokens, "unit")
     if unit == _WEEKEND:
         return _unit_around(start - 7 * _DAY if before else end + _DAY, unit, 0)
-    if _values(said, "number", "other", "count"):
-        low, high = _many(said)
-        return _around(start, unit, -high, -low) if before else _around(end - _DAY, unit, low, high)
-    return _Time(_shifted(start, unit, -1), start) if before else _Time(end, _shifted(end, unit, 1))
+    if _values(tokens, "number", "other", "count"):
+        low, high = _count_range(tokens)
+        return _span_around(start, unit, -high, -low) if before else _span_around(end - _DAY, unit, low, high)
+    return _Time(_shift(start, unit, -1), start) if before else _Time(end, _shift(end, unit, 1))
 
 
-def _within(said: Sequence[_Token], _now: int) -> _Time | None:
+def _within(tokens: Sequence[_Token], _now: int) -> _Time | None:
     """Return the week or weekend that contains a day."""
-    [(start, end, _)] = _times(said)
-    return _unit_around(start, said[0].value, 0) if end - start == _DAY else None
+    [(start, end, _)] = _times(tokens)
+    return _unit_around(start, tokens[0].value, 0) if end - start == _DAY else None
 
 
-def _open(said: Sequence[_Token], now: int) -> _Time:
+def _open(tokens: Sequence[_Token], now: int) -> _Time:
     """Return the span since, after, before, until or by a time."""
-    [(start, end, _)] = _times(said)
+    [(start, end, _)] = _times(tokens)
     reach = max(7 * _DAY, end - start)
     since = (start, max(end, now + 1))
     others = {"after": (end, end + reach), "before": (start - reach, start), "until": (end - reach, end)}
-    return _Time(*others.get(said[0].kind, since))
+    return _Time(*others.get(tokens[0].kind, since))
 
 
 _FINDERS = (_numeric, _calendar, _years, _ago, _rolling, _unit, _weekday, _today)

@@ -73,19 +73,19 @@ class PlacedDocuments(NamedTuple):
     Attributes:
         numbers: The numbers of the documents.
         documents: The documents.
-        found: The analyzed text of each document.
-        embeds: True if the database keeps vectors.
-        waiting: The number of documents that wait for the index.
+        analyzed: The analyzed text of each document.
+        has_vectors: True if the database keeps vectors.
+        waiting_count: The number of documents that wait for the index.
     """
 
     numbers: list[int]
     documents: Sequence[IndexedDocument]
-    found: list[analysis.AnalyzedText]
-    embeds: bool
-    waiting: int
+    analyzed: list[analysis.AnalyzedText]
+    has_vectors: bool
+    waiting_count: int
 
 
-def places(tx: Transaction, series: DocumentSeries, documents: Sequence[IndexedDocument]) -> PlacedDocuments:
+def reserve_places(tx: Transaction, series: DocumentSeries, documents: Sequence[IndexedDocument]) -> PlacedDocuments:
     """Reserve places for documents, before their rows are written.
 
     Args:
@@ -93,27 +93,27 @@ def places(tx: Transaction, series: DocumentSeries, documents: Sequence[IndexedD
         series: The series of the documents. It is created if necessary, and so is its namespace.
         documents: The documents, in their order; at least one.
     """
-    found = [analysis.analysed(document.text, document.role) for document in documents]
+    analyzed = [analysis.analyze_text(document.text, document.role) for document in documents]
     times = [document.created_at for document in documents]
-    words = sum(each.length for each in found)
+    words = sum(each.length for each in analyzed)
     for _ in range(ATTEMPTS):
-        rows = query.series_places(
+        rows = query.extend_series(
             tx,
             **series._asdict(),
-            documents=len(found),
+            documents=len(analyzed),
             words=words,
-            most=1 << PLACE_BITS,
+            max_places=1 << PLACE_BITS,
             first_at=min(times),
             last_at=max(times),
         )
         if rows:
             [row] = rows
             end = (row["id"] << PLACE_BITS) + row["next"]
-            numbers = list(range(end - len(found), end))
-            change = _change(row["id"] >> SERIES_BITS, documents=len(found), words=words, last_at=max(times))
-            query.totals_changed(tx, **change)
-            return PlacedDocuments(numbers, documents, found, row["dimensions"] is not None, row["waiting"])
-        _open(tx, series, min(times))
+            numbers = list(range(end - len(analyzed), end))
+            change = _totals_change(row["id"] >> SERIES_BITS, documents=len(analyzed), words=words, last_at=max(times))
+            query.change_totals(tx, **change)
+            return PlacedDocuments(numbers, documents, analyzed, row["dimensions"] is not None, row["waiting"])
+        _create_series(tx, series, min(times))
     raise BranchMoved  # others take away what is made here: begin again
 
 
@@ -122,23 +122,23 @@ def write(tx: Transaction, placed: PlacedDocuments, owners: Sequence[int], *, wa
 
     Args:
         tx: The transaction.
-        placed: The result of `places`.
+        placed: The result of `reserve_places`.
         owners: The rows that the documents stand for.
         waits: True lets the documents wait for the index, if the engine supports it. Default: True.
     """
-    each = list(zip(placed.numbers, owners, placed.documents, placed.found, strict=True))
-    _insert(tx, query.insert_document, [_row(*one) for one in each])
-    if speakers := [one for number, _, document, _ in each for one in _speakers(number, document.speaker)]:
-        _insert(tx, query.insert_speaker, speakers)
-    if placed.embeds:
-        _insert(tx, query.want_vector, [{"id": number} for number in placed.numbers])
-    terms = [_terms(number, found.terms) for number, _, _, found in each]
-    if waits and placed.waiting + len(terms) < tx.index_tail:
-        _insert(tx, query.insert_waiting, terms)
-    elif placed.waiting:
-        absorb(tx, terms)
+    entries = list(zip(placed.numbers, owners, placed.documents, placed.analyzed, strict=True))
+    _insert_rows(tx, query.insert_document, [_document_row(*entry) for entry in entries])
+    if speakers := [entry for number, _, document, _ in entries for entry in _speaker_rows(number, document.speaker)]:
+        _insert_rows(tx, query.insert_speaker, speakers)
+    if placed.has_vectors:
+        _insert_rows(tx, query.request_vector, [{"id": number} for number in placed.numbers])
+    terms = [_terms_row(number, found.terms) for number, _, _, found in entries]
+    if waits and placed.waiting_count + len(terms) < tx.max_unindexed:
+        _insert_rows(tx, query.insert_unindexed, terms)
+    elif placed.waiting_count:
+        index_waiting(tx, terms)
     else:
-        _insert(tx, query.index_terms, terms)
+        _insert_rows(tx, query.index_terms, terms)
 
 
 def replace(tx: Transaction, number: int, old: str, owner: int, new: IndexedDocument) -> None:
@@ -152,10 +152,10 @@ def replace(tx: Transaction, number: int, old: str, owner: int, new: IndexedDocu
         new: The new document.
     """
     remove(tx, [(number, old)])
-    found = analysis.analysed(new.text, new.role)
-    [series] = query.series_grown(tx, series=number >> PLACE_BITS, words=found.length)
-    query.totals_changed(tx, **_change(number >> _SCOPE_BITS, documents=1, words=found.length))
-    placed = PlacedDocuments([number], [new], [found], series["dimensions"] is not None, series["waiting"])
+    analyzed = analysis.analyze_text(new.text, new.role)
+    [series] = query.grow_series(tx, series=number >> PLACE_BITS, words=analyzed.length)
+    query.change_totals(tx, **_totals_change(number >> _SCOPE_BITS, documents=1, words=analyzed.length))
+    placed = PlacedDocuments([number], [new], [analyzed], series["dimensions"] is not None, series["waiting"])
     write(tx, placed, [owner])
 
 
@@ -166,18 +166,20 @@ def remove(tx: Transaction, documents: Iterable[tuple[int, str]]) -> None:
         tx: The transaction.
         documents: The number and the text of each.
     """
-    there = dict(documents)
-    if there:
-        ids = [{"id": number} for number in there]
-        waited = query.take_waiting(tx, ids=json.dumps(list(there))) if tx.index_tail else ()
-        indexed = there.keys() - {row["document_id"] for row in waited}
+    texts = dict(documents)
+    if texts:
+        ids = [{"id": number} for number in texts]
+        waiting_rows = query.take_unindexed(tx, ids=json.dumps(list(texts))) if tx.max_unindexed else ()
+        indexed = texts.keys() - {row["document_id"] for row in waiting_rows}
         if indexed:
-            query.unindex_terms.many(tx, [_terms(number, analysis.terms(there[number])) for number in sorted(indexed)])
-        changes = [_change(number >> _SCOPE_BITS, documents=-1, gone=number) for number in there]
-        query.totals_changed.many(tx, changes)
-        query.series_shrunk.many(tx, ids)
-        query.delete_document.many(tx, ids)
-        query.vectors_removed(tx)
+            query.unindex_terms.run_many(
+                tx, [_terms_row(number, analysis.extract_terms(texts[number])) for number in sorted(indexed)]
+            )
+        changes = [_totals_change(number >> _SCOPE_BITS, documents=-1, removed=number) for number in texts]
+        query.change_totals.run_many(tx, changes)
+        query.shrink_series.run_many(tx, ids)
+        query.delete_document.run_many(tx, ids)
+        query.count_vector_removal(tx)
 
 
 def move(tx: Transaction, documents: Sequence[Row], path: str) -> None:
@@ -190,19 +192,19 @@ def move(tx: Transaction, documents: Sequence[Row], path: str) -> None:
         path: The other namespace. It is created if necessary.
     """
     for (kind, name), rows in groupby(sorted(documents, key=_series_of), key=_series_of):
-        mine = list(rows)
-        found = texts_of(tx, ((kind, row["owner"]) for row in mine))
-        texts = ["\n".join(found[kind, row["owner"]]) for row in mine]
-        each = [
-            IndexedDocument(text, row["created_at"], role=row["role"]) for row, text in zip(mine, texts, strict=True)
+        group = list(rows)
+        found = texts_of(tx, ((kind, row["owner"]) for row in group))
+        texts = ["\n".join(found[kind, row["owner"]]) for row in group]
+        new_documents = [
+            IndexedDocument(text, row["created_at"], role=row["role"]) for row, text in zip(group, texts, strict=True)
         ]
-        placed = places(tx, DocumentSeries(path, kind, name), each)
-        write(tx, placed, [row["owner"] for row in mine])
-        moved = list(zip(placed.numbers, mine, texts, strict=True))
-        numbers = [{"id": number, "old": row["id"]} for number, row, _ in moved]
-        query.same_speaker.many(tx, numbers)
-        query.same_speakers.many(tx, numbers)
-        number_documents(tx, mine[0]["owners"], [{"id": row["owner"], "document": number} for number, row, _ in moved])
+        placed = reserve_places(tx, DocumentSeries(path, kind, name), new_documents)
+        write(tx, placed, [row["owner"] for row in group])
+        moved = list(zip(placed.numbers, group, texts, strict=True))
+        numbers = [{"id": number, "from_id": row["id"]} for number, row, _ in moved]
+        query.copy_speaker.run_many(tx, numbers)
+        query.copy_speakers.run_many(tx, numbers)
+        number_documents(tx, group[0]["owners"], [{"id": row["owner"], "document": number} for number, row, _ in moved])
         remove(tx, [(row["id"], text) for _, row, text in moved])
 
 
@@ -210,7 +212,7 @@ def _series_of(row: Row) -> tuple[str, str]:
     return row["kind"], row["name"]
 
 
-def close(tx: Transaction, path: str, kind: str, name: str | None = None) -> None:
+def delete_series(tx: Transaction, path: str, kind: str, name: str | None = None) -> None:
     """Delete series without documents, including the records of their speakers.
 
     Args:
@@ -221,51 +223,51 @@ def close(tx: Transaction, path: str, kind: str, name: str | None = None) -> Non
     """
     rows = query.delete_series(tx, path=path, kind=kind, name=name)
     if rows:
-        query.totals_changed.many(tx, [_change(row["scope_id"], series=-1) for row in rows])
+        query.change_totals.run_many(tx, [_totals_change(row["scope_id"], series=-1) for row in rows])
     query.delete_scopes(tx, path=path, kind=kind)
 
 
-def absorb(tx: Transaction, new: Sequence[dict[str, Any]] = ()) -> None:
+def index_waiting(tx: Transaction, new: Sequence[dict[str, Any]] = ()) -> None:
     """Add all waiting documents to the index.
 
     Args:
         tx: The transaction.
         new: The terms of further documents to index. Default: none.
     """
-    rows = query.all_waiting(tx)
+    rows = query.all_unindexed(tx)
     if terms := [*({"id": row["document_id"], "terms": row["terms"]} for row in rows), *new]:
-        query.index_terms.many(tx, sorted(terms, key=itemgetter("id")))
-        query.empty_waiting(tx)
+        query.index_terms.run_many(tx, sorted(terms, key=itemgetter("id")))
+        query.delete_unindexed(tx)
 
 
-def refresh(tx: Transaction) -> None:
+def rebuild_if_old(tx: Transaction) -> None:
     """Rebuild the index if another version of the analysis built it."""
-    query.hold_writers(tx)  # another opening that does it ends first
+    query.lock_writers(tx)  # another opening that does it ends first
     if is_old(tx):
-        emptied(tx)
+        empty_index(tx)
         after = -1
-        while found := _looked_at_again(tx, after, REBUILD_BATCH):
-            query.index_terms.many(tx, [_terms(number, each.terms) for number, each in found.items()])
+        while found := _reanalyze_page(tx, after, REBUILD_BATCH):
+            query.index_terms.run_many(tx, [_terms_row(number, each.terms) for number, each in found.items()])
             after = max(found)
-        query.count_words(tx)
-        query.empty_totals(tx)
-        query.count_totals(tx)
+        query.recount_words(tx)
+        query.delete_totals(tx)
+        query.recount_totals(tx)
         query.set_search_state(tx, analysis=analysis.VERSION)
 
 
-def emptied(tx: Transaction) -> None:
+def empty_index(tx: Transaction) -> None:
     """Empty the index, and keep the documents."""
     query.empty_index(tx)
-    query.empty_waiting(tx)
+    query.delete_unindexed(tx)
 
 
-def counted(tx: Transaction) -> int:
+def count_documents(tx: Transaction) -> int:
     """Return the number of documents."""
     [row] = query.count_index(tx)
     return int(row["documents"])
 
 
-def held(tx: Transaction, kinds: Sequence[str]) -> list[Row]:
+def series_of_kinds(tx: Transaction, kinds: Sequence[str]) -> list[Row]:
     """Return the series that hold documents of some kinds, the largest first.
 
     Each row has the path, the name, and whether the series is a thread's.
@@ -274,7 +276,7 @@ def held(tx: Transaction, kinds: Sequence[str]) -> list[Row]:
         tx: The transaction.
         kinds: Their names in the index.
     """
-    return list(query.series_held(tx, keys=json.dumps(kinds)))
+    return list(query.series_by_size(tx, keys=json.dumps(kinds)))
 
 
 def is_old(tx: Transaction) -> bool:
@@ -283,14 +285,14 @@ def is_old(tx: Transaction) -> bool:
     return bool(state["analysis"] != analysis.VERSION)
 
 
-def problems(tx: Transaction) -> list[str]:
+def find_problems(tx: Transaction) -> list[str]:
     """Return the inconsistencies between the index and its documents; empty if none."""
-    [counted] = query.count_index(tx)
+    [counts] = query.count_index(tx)
     found = []
-    if counted["indexed"] + counted["waiting"] != counted["documents"]:
+    if counts["indexed"] + counts["waiting"] != counts["documents"]:
         found.append(
-            f"the full-text index holds {counted['indexed']} documents and {counted['waiting']} wait for it, but there "
-            f"are {counted['documents']}"
+            f"the full-text index holds {counts['indexed']} documents and {counts['waiting']} wait for it, but there "
+            f"are {counts['documents']}"
         )
     found += [
         f"the series {safe_repr(row['name'])} counts {row['documents']} documents, not {row['found']}"
@@ -306,77 +308,88 @@ def speaker_number(name: str) -> int:
     return crc32(name.casefold().encode("utf-8", "surrogatepass"))
 
 
-def _open(tx: Transaction, series: DocumentSeries, first_at: int) -> None:
+def _create_series(tx: Transaction, series: DocumentSeries, first_at: int) -> None:
     """Create a series, or first the scope that it needs."""
-    rows = query.scope_series(tx, path=series.path, kind=series.kind, most=1 << SERIES_BITS)
+    rows = query.next_series(tx, path=series.path, kind=series.kind, max_series=1 << SERIES_BITS)
     if rows:
         [row] = rows
         number = (row["id"] << SERIES_BITS) + row["series"] - 1
         query.create_series(tx, id=number, scope=row["id"], name=series.name, first_at=first_at)
-        query.totals_changed(tx, **_change(row["id"], series=1))
+        query.change_totals(tx, **_totals_change(row["id"], series=1))
     else:
         query.create_namespace(tx, path=series.path)
         query.create_scope(tx, path=series.path, kind=series.kind)
 
 
-def _looked_at_again(tx: Transaction, after: int, limit: int) -> dict[int, analysis.AnalyzedText]:
+def _reanalyze_page(tx: Transaction, after: int, limit: int) -> dict[int, analysis.AnalyzedText]:
     """Update the stored features of the documents after one; return their analyzed texts."""
     page = list(query.documents_after(tx, after=after, limit=limit))
     texts = texts_of(tx, ((row["kind"], row["owner"]) for row in page))
-    found = {row["id"]: analysis.analysed("\n".join(texts[row["kind"], row["owner"]]), row["role"]) for row in page}
-    rows = [{"id": number, "length": each.length, "features": each.features} for number, each in found.items()]
+    analyzed = {
+        row["id"]: analysis.analyze_text("\n".join(texts[row["kind"], row["owner"]]), row["role"]) for row in page
+    }
+    rows = [{"id": number, "length": each.length, "features": each.features} for number, each in analyzed.items()]
     if rows:
-        query.update_document.many(tx, rows)
-    return found
+        query.update_document.run_many(tx, rows)
+    return analyzed
 
 
 def texts_of(tx: Transaction, owners: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Sequence[str]]:
     """Return the texts of documents by kind and row; () for unreadable documents."""
     found: dict[tuple[str, int], Sequence[str]] = {}
-    for kind, same in groupby(sorted(owners), key=itemgetter(0)):
-        mine = [owner for _, owner in same]
-        texts = all_parts().texts[kind](tx, mine)
-        found |= {(kind, owner): texts.get(owner, ()) for owner in mine}
+    for kind, group in groupby(sorted(owners), key=itemgetter(0)):
+        owner_ids = [owner for _, owner in group]
+        texts = all_parts().texts[kind](tx, owner_ids)
+        found |= {(kind, owner): texts.get(owner, ()) for owner in owner_ids}
     return found
 
 
-def _insert(tx: Transaction, statement: Query, rows: list[dict[str, Any]]) -> None:
-    statement.many(tx, rows) if len(rows) > 1 else statement(tx, **rows[0])
+def _insert_rows(tx: Transaction, statement: Query, rows: list[dict[str, Any]]) -> None:
+    statement.run_many(tx, rows) if len(rows) > 1 else statement(tx, **rows[0])
 
 
-def _row(number: int, owner: int, document: IndexedDocument, found: analysis.AnalyzedText) -> dict[str, Any]:
+def _document_row(
+    number: int, owner: int, document: IndexedDocument, analyzed: analysis.AnalyzedText
+) -> dict[str, Any]:
     return {
         "id": number,
         "owner": owner,
         "created_at": document.created_at,
         "speaker": None if document.speaker is None else speaker_number(document.speaker),
         "role": document.role,
-        "length": found.length,
-        "features": found.features,
+        "length": analyzed.length,
+        "features": analyzed.features,
     }
 
 
-def _change(
-    scope: int, *, series: int = 0, documents: int = 0, words: int = 0, last_at: int = 0, gone: int | None = None
+def _totals_change(
+    scope: int, *, series: int = 0, documents: int = 0, words: int = 0, last_at: int = 0, removed: int | None = None
 ) -> dict[str, Any]:
-    return {"scope": scope, "series": series, "documents": documents, "words": words, "last_at": last_at, "gone": gone}
+    return {
+        "scope": scope,
+        "series": series,
+        "documents": documents,
+        "words": words,
+        "last_at": last_at,
+        "minus": removed,
+    }
 
 
-def _terms(number: int, terms: Sequence[str]) -> dict[str, Any]:
-    return {"id": number, "terms": " ".join(analysis.different(terms))}
+def _terms_row(number: int, terms: Sequence[str]) -> dict[str, Any]:
+    return {"id": number, "terms": " ".join(analysis.distinct_terms(terms))}
 
 
-def _speakers(number: int, name: str | None) -> list[dict[str, Any]]:
+def _speaker_rows(number: int, name: str | None) -> list[dict[str, Any]]:
     if name is None:
         return []
     speaker = speaker_number(name)
-    return [{"word": word, "series": number >> PLACE_BITS, "speaker": speaker} for word in analysis.names(name)]
+    return [{"word": word, "series": number >> PLACE_BITS, "speaker": speaker} for word in analysis.speaker_words(name)]
 
 
 def bring_up_to_date(engine: Engine) -> None:
     """Rebuild the index of a database if its terms have changed."""
     if engine.read(is_old):
-        engine.write(refresh)
+        engine.write(rebuild_if_old)
 
 
 PART = Part(
@@ -392,10 +405,10 @@ PART = Part(
             "search_index_idx",
             "search_index_docsize",
             "search_index_config",
-            "search_waiting",
+            "search_unindexed",
             "search_state",
         ),
         "vectors": ("search_vector", "search_pgvector", "search_unembedded"),
     },
-    verify={"index": problems},
+    verify={"index": find_problems},
 )

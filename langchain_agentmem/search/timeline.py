@@ -7,7 +7,7 @@ question's subject: one of them denies the other, or the later has a new number.
 are false negatives and false positives. Denials are detected in several languages, new numbers in English alone
 (`english.toml`). For facts, the database records the fact that ended them.
 
-The module is pure arithmetic over texts. Each result is compared with the best `MOST_COMPARED`.
+The module is pure arithmetic over texts. Each result is compared with the best `MAX_COMPARED`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 Order = Literal["score", "time"]
 ORDERS: tuple[Order, ...] = ("score", "time")
 """The orders of results: the best first, or the oldest first."""
-_OF_TIME = frozenset({"course", "summary"})
+_TIME_ANSWERS = frozenset({"course", "summary"})
 """The kinds of answer that need the evidence of a topic in the order of time."""
-MOST_COMPARED = 200
-_LONGEST = 3_000  # characters of a text in which statements are looked for
-_ALIKE = 0.8  # two texts of which one repeats the other share so many of all their terms
-_ABOUT = 0.25  # a statement about the question holds so much of it
-_FEW = 20  # with so few results, a term in all of them counts nearly as much as one in some
-_SAME = 0.4  # two statements about the same share so much of the shorter one
-_MOST_STATEMENTS = 8  # of a text that are compared with those of others: a pasted table has hundreds
+MAX_COMPARED = 200
+_MAX_CHARS = 3_000  # characters of a text in which statements are looked for
+_REPEAT_SHARE = 0.8  # two texts of which one repeats the other share so many of all their terms
+_TOPIC_SHARE = 0.25  # a statement about the question holds so much of it
+_MIN_TOTAL = 20  # with so few results, a term in all of them counts nearly as much as one in some
+_SUBJECT_SHARE = 0.4  # two statements about the same share so much of the shorter one
+_MAX_STATEMENTS = 8  # of a text that are compared with those of others: a pasted table has hundreds
 _STATEMENT = re.compile(r"[.!?;,:]+(?:\s|$)|[\u3002\uff01\uff1f\uff1b\uff0c\n]+")
 
 
@@ -60,10 +60,10 @@ def order_for(question: analysis.AnalyzedQuery) -> Order:
 
     "time" suits questions about the order of events, a summary, or contradictions.
     """
-    return "score" if _OF_TIME.isdisjoint(question.asks_for) else "time"
+    return "score" if _TIME_ANSWERS.isdisjoint(question.answer_kinds) else "time"
 
 
-def in_time(found: Sequence[Recollection], question: analysis.AnalyzedQuery, limit: int) -> list[Recollection]:
+def order_by_time(found: Sequence[Recollection], question: analysis.AnalyzedQuery, limit: int) -> list[Recollection]:
     """Return the evidence of a topic, the oldest first.
 
     Args:
@@ -71,17 +71,17 @@ def in_time(found: Sequence[Recollection], question: analysis.AnalyzedQuery, lim
         question: The question.
         limit: Maximum results.
     """
-    places = _places(sorted(found, key=lambda each: each.created_at))
+    places = _places_by_key(sorted(found, key=lambda each: each.created_at))
 
     def place(each: Recollection) -> int:
         return places[each.namespace, each.kind, each.id]
 
-    folded = _folded(sorted(found, key=lambda each: -each.score), place)
-    compared = _changed(sorted(folded[:MOST_COMPARED], key=place), question)
-    return sorted(best([*compared, *folded[MOST_COMPARED:]], limit), key=place)
+    folded = _fold_repeats(sorted(found, key=lambda each: -each.score), place)
+    compared = _mark_changes(sorted(folded[:MAX_COMPARED], key=place), question)
+    return sorted(best_results([*compared, *folded[MAX_COMPARED:]], limit), key=place)
 
 
-def best(found: Sequence[Recollection], limit: int) -> list[Recollection]:
+def best_results(found: Sequence[Recollection], limit: int) -> list[Recollection]:
     """Return the best of some results, in the order in which they are given.
 
     The results contain both sides of a change, or none. If `limit` has room for one only, they contain one side.
@@ -91,28 +91,28 @@ def best(found: Sequence[Recollection], limit: int) -> list[Recollection]:
         limit: Maximum results.
     """
     sides: dict[int, list[int]] = {place: [place] for place in range(len(found))}
-    for place, by in _replaced(found).items():
-        if by is not None:
-            sides[place].append(by)
-            sides[by].append(place)
+    for place, successor in _replacements(found).items():
+        if successor is not None:
+            sides[place].append(successor)
+            sides[successor].append(place)
     chosen: dict[int, None] = {}
     for place in sorted(sides, key=lambda place: -found[place].score):
-        together = [each for each in sides[place] if each not in chosen]
-        if not chosen or len(chosen) + len(together) <= limit:
-            chosen |= dict.fromkeys(together[: limit - len(chosen)])
+        sides_left = [each for each in sides[place] if each not in chosen]
+        if not chosen or len(chosen) + len(sides_left) <= limit:
+            chosen |= dict.fromkeys(sides_left[: limit - len(chosen)])
     return [found[place] for place in sorted(chosen)]
 
 
-def _places(found: Sequence[Recollection]) -> dict[tuple[object, ...], int]:
+def _places_by_key(found: Sequence[Recollection]) -> dict[tuple[object, ...], int]:
     return {(each.namespace, each.kind, each.id): place for place, each in enumerate(found)}
 
 
-def _replaced(found: Sequence[Recollection]) -> dict[int, int | None]:
+def _replacements(found: Sequence[Recollection]) -> dict[int, int | None]:
     """Map the place of each replaced result to that of its replacement.
 
     None where the search did not find the replacement.
     """
-    places = _places(found)
+    places = _places_by_key(found)
     return {
         place: places.get((each.namespace, *each.replaced_by))
         for place, each in enumerate(found)
@@ -120,92 +120,94 @@ def _replaced(found: Sequence[Recollection]) -> dict[int, int | None]:
     }
 
 
-def _folded(found: Sequence[Recollection], place_of: Callable[[Recollection], int]) -> list[Recollection]:
+def _fold_repeats(found: Sequence[Recollection], place_of: Callable[[Recollection], int]) -> list[Recollection]:
     """Fold repeats: keep the fuller of two results, or the later of equals.
 
     The result that is kept names the other in `also`.
     """
-    kept: list[tuple[Recollection, set[str]]] = []
+    unique: list[tuple[Recollection, set[str]]] = []
     for each in found:
-        terms = set(analysis.terms(each.text))
-        for place, (other, there) in enumerate(kept[:MOST_COMPARED]):
-            if _repeat(terms, there) and _speaker(each) == _speaker(other):
-                is_other = (len(there), place_of(other)) > (len(terms), place_of(each))
-                (first, second), terms = ((other, each), there) if is_other else ((each, other), terms)
+        terms = set(analysis.extract_terms(each.text))
+        for place, (other, other_terms) in enumerate(unique[:MAX_COMPARED]):
+            if _is_repeat(terms, other_terms) and _speaker_key(each) == _speaker_key(other):
+                is_other = (len(other_terms), place_of(other)) > (len(terms), place_of(each))
+                (first, second), terms = ((other, each), other_terms) if is_other else ((each, other), terms)
                 also = (*first.also, (second.kind, second.id), *second.also)
-                kept[place] = replace(first, score=max(each.score, other.score), also=also), terms
+                unique[place] = replace(first, score=max(each.score, other.score), also=also), terms
                 break
         else:
-            kept.append((each, terms))
-    return [each for each, _ in kept]
+            unique.append((each, terms))
+    return [each for each, _ in unique]
 
 
-def _repeat(one: set[str], other: set[str]) -> bool:
+def _is_repeat(one: set[str], other: set[str]) -> bool:
     fewer, more = sorted((one, other), key=len)
-    is_part = len(fewer) >= _ALIKE * len(more) > 0 and fewer <= more
-    return is_part and analysis.terms_of("denials").isdisjoint(more - fewer)
+    is_part = len(fewer) >= _REPEAT_SHARE * len(more) > 0 and fewer <= more
+    return is_part and analysis.word_list_terms("denials").isdisjoint(more - fewer)
 
 
-def _speaker(each: Recollection) -> tuple[object, ...]:
+def _speaker_key(each: Recollection) -> tuple[object, ...]:
     value = each.value
-    who = (value.role, value.name) if isinstance(value, Message) else ()
-    return each.namespace, each.kind, each.replaced_by, *who  # a fact that has ended is no repeat of a valid one
+    author = (value.role, value.name) if isinstance(value, Message) else ()
+    return each.namespace, each.kind, each.replaced_by, *author  # a fact that has ended is no repeat of a valid one
 
 
-def _changed(found: Sequence[Recollection], question: analysis.AnalyzedQuery) -> list[Recollection]:
+def _mark_changes(found: Sequence[Recollection], question: analysis.AnalyzedQuery) -> list[Recollection]:
     """Set `replaced_by` on results that a later one replaced, given the oldest first.
 
     Both sides of a change get the higher of their scores.
     """
-    given = list(found)
-    known = _replaced(given)
-    pairs = [(place, by) for place, by in known.items() if by is not None]
-    for _, later, earlier in sorted(_pairs(given, question), key=lambda pair: (-pair[0], pair[1])):
+    results = list(found)
+    known = _replacements(results)
+    pairs = [(place, successor) for place, successor in known.items() if successor is not None]
+    for _, later, earlier in sorted(_find_changes(results, question), key=lambda pair: (-pair[0], pair[1])):
         if earlier not in known:
             known[earlier] = later
-            given[earlier] = replace(given[earlier], replaced_by=(given[later].kind, given[later].id))
+            results[earlier] = replace(results[earlier], replaced_by=(results[later].kind, results[later].id))
             pairs.append((earlier, later))
-    for pair in sorted(pairs, key=lambda pair: -max(given[place].score for place in pair)):
-        least, most = sorted(pair, key=lambda place: given[place].score)
-        if given[least].score < given[most].score:
-            given[least] = given[least].more(change=given[most].score - given[least].score)
-    return given
+    for pair in sorted(pairs, key=lambda pair: -max(results[place].score for place in pair)):
+        least, most = sorted(pair, key=lambda place: results[place].score)
+        if results[least].score < results[most].score:
+            results[least] = results[least].with_signals(change=results[most].score - results[least].score)
+    return results
 
 
-def _pairs(given: Sequence[Recollection], question: analysis.AnalyzedQuery) -> Iterator[tuple[float, int, int]]:
+def _find_changes(
+    results: Sequence[Recollection], question: analysis.AnalyzedQuery
+) -> Iterator[tuple[float, int, int]]:
     """Yield the certainty of each change, its later place, and its earlier place.
 
     The earlier result is the one that shares the most with the later one.
     """
-    topic = frozenset(question.terms) - analysis.terms_of("talk_words")
-    said = [_statements(each) for each in given]
-    holding = Counter(term for some in said for term in frozenset().union(*(each.terms for each in some)))
-    worth = {term: ranking.rarity(max(_FEW, len(given)), count) for term, count in holding.items()}
+    topic = frozenset(question.terms) - analysis.word_list_terms("talk_words")
+    statements = [_statements(each) for each in results]
+    counts = Counter(term for some in statements for term in frozenset().union(*(each.terms for each in some)))
+    term_weights = {term: ranking.rarity(max(_MIN_TOTAL, len(results)), count) for term, count in counts.items()}
 
     def weigh(terms: Collection[str]) -> float:
-        return sum(worth[term] for term in terms)
+        return sum(term_weights[term] for term in terms)
 
     def relevance(each: _Statement) -> float:
         return weigh(each.terms & topic)
 
-    least = _ABOUT * weigh(topic & worth.keys())
-    relevant = ([each for each in some if each.terms & topic and relevance(each) >= least] for some in said)
-    about = [sorted(some, key=relevance)[-_MOST_STATEMENTS:] for some in relevant]
-    for later, new in enumerate(about):
-        alike = (
+    least = _TOPIC_SHARE * weigh(topic & term_weights.keys())
+    relevant = ([each for each in some if each.terms & topic and relevance(each) >= least] for some in statements)
+    on_topic = [sorted(some, key=relevance)[-_MAX_STATEMENTS:] for some in relevant]
+    for later, new in enumerate(on_topic):
+        matches = (
             (weigh(one.terms & other.terms) / min(weigh(one.terms), weigh(other.terms)), earlier)
             for earlier in range(later if new else 0)
-            if _speaker(given[earlier]) == _speaker(given[later])
-            for other in about[earlier]
+            if _speaker_key(results[earlier]) == _speaker_key(results[later])
+            for other in on_topic[earlier]
             for one in new
-            if _differ(other, one)
+            if _is_change(other, one)
         )
-        sure, earlier = max(alike, default=(0.0, 0))
-        if sure >= _SAME:
-            yield sure, later, earlier
+        certainty, earlier = max(matches, default=(0.0, 0))
+        if certainty >= _SUBJECT_SHARE:
+            yield certainty, later, earlier
 
 
-def _differ(old: _Statement, new: _Statement) -> bool:
+def _is_change(old: _Statement, new: _Statement) -> bool:
     """Return true if a statement differs from an earlier one on the same subject."""
     other_number = new.changes and old.numbers and new.numbers and old.numbers.isdisjoint(new.numbers)
     return old.denies != new.denies or bool(other_number)
@@ -220,11 +222,11 @@ def _statements(each: Recollection) -> list[_Statement]:
     if each.kind in {"fact", "item"} or (isinstance(each.value, Message) and each.value.role != analysis.USER):
         return []
     found = []
-    for text in _STATEMENT.split(each.text[:_LONGEST]):
-        terms = frozenset(analysis.terms(text))
+    for text in _STATEMENT.split(each.text[:_MAX_CHARS]):
+        terms = frozenset(analysis.extract_terms(text))
         numbers = frozenset(term for term in terms if any(map(str.isdigit, term)))
-        rest = terms - numbers - analysis.terms_of("stop_words") - analysis.terms_of("denials")
+        rest = terms - numbers - analysis.word_list_terms("stop_words") - analysis.word_list_terms("denials")
         if rest:
-            denies, changes = (not analysis.terms_of(name).isdisjoint(terms) for name in ("denials", "changes"))
+            denies, changes = (not analysis.word_list_terms(name).isdisjoint(terms) for name in ("denials", "changes"))
             found.append(_Statement(rest, numbers, denies, changes))
     return found

@@ -33,9 +33,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from langchain_core.embeddings import Embeddings
 
-from langchain_agentmem.base.concurrency import PerProcess, abandonable, place_given_up
+from langchain_agentmem.base.concurrency import PerProcess, release_slot, run_cancellable
 from langchain_agentmem.base.namespaces import path_of
-from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MissingExtra, leaves_the_node, safe_repr
+from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MissingExtra, is_graph_bubble_up, safe_repr
 from langchain_agentmem.search.ranking import VectorScores
 from langchain_agentmem.search.search_index import PLACE_BITS, texts_of
 from langchain_agentmem.storage import Transaction, query
@@ -48,24 +48,24 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float32]
-    Look = Callable[[Any, Any], None]
+    Visit = Callable[[Any, Any], None]
 
-PAGE = 4_000
-_TOGETHER = 32
+PAGE_SIZE = 4_000
+_RANGES_AT_ONCE = 32
 """Ranges to request in one go, as a server may be far away."""
-MOST_BYTES = 2**30
+MAX_CACHE_BYTES = 2**30
 """Bytes of vectors that a process keeps in memory."""
-DIGITS = 6
+COSINE_DIGITS = 6
 """Digits of a cosine. Further digits depend on what else is computed at the same time."""
 
 Range = tuple[int, int]
 
-MANY = 50_000
+INDEX_THRESHOLD = 50_000
 """The number of vectors from which on pgvector has an index. A search must cover as many to use the index."""
-SHARE = 0.1
+INDEX_SHARE = 0.1
 """The share of all vectors that a search must cover to use the index."""
-_MOST_OF_PGVECTOR, _MOST_INDEXED = 16_000, 4_000  # dimensions
-_NEXT, _BEFORE, _QUESTION_BEFORE, _SECOND = 0.4, 0.4, 0.9, 0.2
+_MAX_DIMENSIONS, _MAX_INDEX_DIMENSIONS = 16_000, 4_000  # dimensions
+_NEXT_WEIGHT, _BEFORE_WEIGHT, _QUESTION_WEIGHT, _SECOND_WEIGHT = 0.4, 0.4, 0.9, 0.2
 
 
 class PendingEmbedding(NamedTuple):
@@ -84,7 +84,7 @@ class PendingEmbedding(NamedTuple):
     owner: int
 
 
-def want(tx: Transaction, dimensions: int) -> None:
+def enable_vectors(tx: Transaction, dimensions: int) -> None:
     """Enable vectors of a number of dimensions, for existing documents too.
 
     Args:
@@ -94,12 +94,12 @@ def want(tx: Transaction, dimensions: int) -> None:
     Raises:
         InvalidInput: The database has vectors of another size.
     """
-    query.hold_writers(tx)
+    query.lock_writers(tx)
     [state] = query.vector_state(tx)
     if state["dimensions"] is None:
         query.set_dimensions(tx, dimensions=dimensions)
-        query.want_all_vectors(tx)
-        _begun(tx, dimensions)
+        query.request_all_vectors(tx)
+        _begin_pgvector(tx, dimensions)
     elif state["dimensions"] != dimensions:
         raise InvalidInput(
             f"The database has vectors of {state['dimensions']} dimensions, not {dimensions}: use the embeddings that "
@@ -119,58 +119,60 @@ def copy_to_pgvector(tx: Transaction, after: int) -> int | None:
     """
     [state] = query.vector_state(tx)
     dimensions = state["dimensions"]
-    if dimensions is None or not (state["pgvector"] or _begun(tx, dimensions)):
+    if dimensions is None or not (state["pgvector"] or _begin_pgvector(tx, dimensions)):
         return None
-    if not (rows := query.vectors_after(tx, after=after, limit=PAGE)):
+    if not (rows := query.vectors_after(tx, after=after, limit=PAGE_SIZE)):
         return None
-    _give_pgvector(tx, [{"id": row["document_id"], "passage": row["passage"], "vector": row["vector"]} for row in rows])
+    _insert_pgvector(
+        tx, [{"id": row["document_id"], "passage": row["passage"], "vector": row["vector"]} for row in rows]
+    )
     return int(rows[-1]["id"])
 
 
-def server_side_emptied(tx: Transaction) -> None:
+def empty_pgvector(tx: Transaction) -> None:
     """Delete the vectors copied to pgvector."""
     [state] = query.vector_state(tx)
     if state["pgvector"]:
         query.empty_pgvector(tx)
 
 
-def _lacks_index(tx: Transaction) -> float | None:
+def _index_delay(tx: Transaction) -> float | None:
     """Return 0 if pgvector needs an index that this role may make, else None."""
     [state] = query.vector_state(tx)
-    if not state["pgvector"] or state["newest"] < MANY or state["dimensions"] > _MOST_INDEXED:
+    if not state["pgvector"] or state["newest"] < INDEX_THRESHOLD or state["dimensions"] > _MAX_INDEX_DIMENSIONS:
         return None
-    return 0.0 if any(row["lacking"] for row in query.vector_index(tx, least=MANY)) else None
+    return 0.0 if any(row["lacking"] for row in query.vector_index(tx, min_vectors=INDEX_THRESHOLD)) else None
 
 
-def _serves(tx: Transaction, ranges: Sequence[Range], vectors: int) -> bool:
+def _is_index_usable(tx: Transaction, ranges: Sequence[Range], vectors: int) -> bool:
     """Return true if the vector index suits a search through some ranges.
 
     The ranges must hold so large a share of all documents that the filter leaves out little.
     """
-    if vectors < MANY:
+    if vectors < INDEX_THRESHOLD:
         return False
-    [totals] = query.totals(tx, ranges=json.dumps(ranges))
-    is_much = totals["documents"] >= max(MANY, vectors * SHARE)
-    return bool(is_much and any(row["valid"] for row in query.vector_index(tx, least=0)))
+    [totals] = query.search_totals(tx, ranges=json.dumps(ranges))
+    is_large = totals["documents"] >= max(INDEX_THRESHOLD, vectors * INDEX_SHARE)
+    return bool(is_large and any(row["valid"] for row in query.vector_index(tx, min_vectors=0)))
 
 
-def _begun(tx: Transaction, dimensions: int) -> bool:
+def _begin_pgvector(tx: Transaction, dimensions: int) -> bool:
     """Let pgvector compare vectors from now on; return false if it cannot."""
     [found] = query.pgvector_available(tx)
-    if not found["available"] or dimensions > _MOST_OF_PGVECTOR:
+    if not found["available"] or dimensions > _MAX_DIMENSIONS:
         return False
-    query.begin_pgvector(tx)
-    query.pgvector_begun(tx)
+    query.create_pgvector(tx)
+    query.enable_pgvector(tx)
     return True
 
 
-def waiting(tx: Transaction, limit: int, *, after: int = -1) -> list[PendingEmbedding]:
+def load_pending(tx: Transaction, limit: int, *, after: int = -1) -> list[PendingEmbedding]:
     """Return the documents that have waited longest for vectors, from those after a ticket."""
-    rows = query.unembedded(tx, after=after, limit=limit)
+    rows = query.unembedded_documents(tx, after=after, limit=limit)
     return [PendingEmbedding(row["ticket"], row["document_id"], row["kind"], row["owner"]) for row in rows]
 
 
-def keep(tx: Transaction, vectors: Mapping[PendingEmbedding, Sequence[bytes]]) -> int:
+def store_vectors(tx: Transaction, vectors: Mapping[PendingEmbedding, Sequence[bytes]]) -> int:
     """Store the vectors of documents that have not changed since they were read.
 
     Args:
@@ -180,36 +182,36 @@ def keep(tx: Transaction, vectors: Mapping[PendingEmbedding, Sequence[bytes]]) -
     Returns:
         The number of documents whose vectors were stored.
     """
-    query.hold_vectors(tx)
-    kept = [each for each in sorted(vectors) if query.take_unembedded(tx, ticket=each.ticket)]
+    query.lock_vectors(tx)
+    unchanged = [each for each in sorted(vectors) if query.take_unembedded(tx, ticket=each.ticket)]
     rows = [
         {"id": each.document, "passage": place, "vector": vector}
-        for each in kept
+        for each in unchanged
         for place, vector in enumerate(vectors[each])
     ]
     if rows:
-        query.insert_vector.many(tx, rows)
+        query.insert_vector.run_many(tx, rows)
         [state] = query.vector_state(tx)
         if state["pgvector"]:
-            _give_pgvector(tx, rows)
-    return len(kept)
+            _insert_pgvector(tx, rows)
+    return len(unchanged)
 
 
-def _give_pgvector(tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> None:
-    given = [{**row, "vector": _text(_stored(row["vector"]))} for row in rows]
-    query.insert_pgvector.many(tx, given)
+def _insert_pgvector(tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> None:
+    formatted = [{**row, "vector": _format_vector(_unpack_vectors(row["vector"]))} for row in rows]
+    query.insert_pgvector.run_many(tx, formatted)
 
 
 def pack_vector(vector: Sequence[float], dimensions: int) -> bytes:
     """Return a vector of length one as it is stored, in half precision.
 
-    Arguments and errors are those of `unit`.
+    Arguments and errors are those of `normalize`.
     """
-    packed: bytes = unit(vector, dimensions).astype("<f2").tobytes()
+    packed: bytes = normalize(vector, dimensions).astype("<f2").tobytes()
     return packed
 
 
-def unit(vector: Sequence[float], dimensions: int) -> Floats:
+def normalize(vector: Sequence[float], dimensions: int) -> Floats:
     """Scale a vector to length one; leave a vector of zeros unchanged.
 
     Args:
@@ -233,7 +235,7 @@ def unit(vector: Sequence[float], dimensions: int) -> Floats:
     return found
 
 
-def _stored(vectors: Any) -> Any:
+def _unpack_vectors(vectors: Any) -> Any:
     """Return the numbers of stored vectors."""
     return numpy().frombuffer(bytes(vectors), dtype="<f2")
 
@@ -242,12 +244,12 @@ class VectorQuery(NamedTuple):
     """The vector of a question, and the cache of the database's vectors.
 
     Attributes:
-        vector: The question's vector, as `unit` returns it.
-        shelf: The cache of vectors that were read before.
+        vector: The question's vector, as `normalize` returns it.
+        cache: The cache of vectors that were read before.
     """
 
     vector: Floats
-    shelf: VectorCache
+    cache: VectorCache
 
     def nearest(self, tx: Transaction, ranges: Sequence[Range], limit: int) -> dict[int, float]:
         """Return the documents in some ranges that are nearest to the question, with cosines.
@@ -256,61 +258,61 @@ class VectorQuery(NamedTuple):
         """
         [state] = query.vector_state(tx)
         if state["pgvector"]:
-            wanted = {"vector": _text(self.vector), "ranges": json.dumps(ranges), "limit": limit}
+            wanted = {"vector": _format_vector(self.vector), "ranges": json.dumps(ranges), "limit": limit}
             rows: Sequence[Any] = ()
-            if _serves(tx, ranges, state["newest"]):
+            if _is_index_usable(tx, ranges, state["newest"]):
                 rows = query.nearest_indexed(tx, **wanted)
             if len(rows) < limit:
                 rows = query.nearest_pgvector(tx, **wanted)
             return {row["document_id"]: 1 - row["distance"] for row in rows}
         best: dict[int, float] = {}
 
-        def look(numbers: Any, matrix: Any) -> None:
-            for number, cosine in _top(numbers, matrix @ self.vector, limit).items():
+        def collect(numbers: Any, matrix: Any) -> None:
+            for number, cosine in _top_cosines(numbers, matrix @ self.vector, limit).items():
                 best[number] = max(cosine, best.get(number, -1.0))
 
-        self.shelf.within(tx, ranges, len(self.vector), look)
+        self.cache.read_ranges(tx, ranges, len(self.vector), collect)
         order = sorted(best, key=lambda number: (-best[number], -number))[:limit]
         return {number: best[number] for number in order}
 
     def closeness(
         self,
         tx: Transaction,
-        around: Collection[int],
+        numbers: Collection[int],
         related: Collection[int],
-        asking: Collection[int],
-        silent: Collection[int] = (),
+        questions: Collection[int],
+        isolated: Collection[int] = (),
     ) -> VectorScores:
         """Return the cosines of some documents to the question.
 
         Args:
             tx: The transaction.
-            around: The documents and their neighbours.
+            numbers: The documents and their neighbours.
             related: The series whose documents are neighbours of each other.
-            asking: The documents that are questions.
-            silent: Documents that are not mixed into their neighbours.
+            questions: The documents that are questions.
+            isolated: Documents that are not mixed into their neighbours.
         """
         np = numpy()
-        rows = query.vectors_of(tx, ids=json.dumps(sorted(around)))
-        wanted = self.vector
+        rows = query.vectors_of(tx, ids=json.dumps(sorted(numbers)))
+        target = self.vector
         vectors: dict[int, Floats] = {}
-        alone: dict[int, float] = {}
+        own: dict[int, float] = {}
         for row in rows:  # of several passages the nearest one counts
-            number, vector = row["document_id"], _stored(row["vector"]).astype(np.float32)
+            number, vector = row["document_id"], _unpack_vectors(row["vector"]).astype(np.float32)
             vectors[number] = vector
-            alone[number] = max(float(vector @ wanted), alone.get(number, -1.0))
-        among = dict(alone)
+            own[number] = max(float(vector @ target), own.get(number, -1.0))
+        mixed = dict(own)
         for number, vector in vectors.items():
             if number >> PLACE_BITS in related:
-                smooth = vector
-                before = _QUESTION_BEFORE if number - 1 in asking else _BEFORE
-                for offset, weight in ((-1, before), (1, _NEXT), (-2, _SECOND), (2, _SECOND)):
+                mixture = vector
+                before = _QUESTION_WEIGHT if number - 1 in questions else _BEFORE_WEIGHT
+                for offset, weight in ((-1, before), (1, _NEXT_WEIGHT), (-2, _SECOND_WEIGHT), (2, _SECOND_WEIGHT)):
                     other = number + offset
-                    if other >> PLACE_BITS == number >> PLACE_BITS and other in vectors and other not in silent:
-                        smooth = smooth + weight * vectors[other]
-                length = float(np.linalg.norm(smooth))
-                among[number] = float(smooth @ wanted) / length if length else 0.0
-        return VectorScores(alone, among)
+                    if other >> PLACE_BITS == number >> PLACE_BITS and other in vectors and other not in isolated:
+                        mixture = mixture + weight * vectors[other]
+                length = float(np.linalg.norm(mixture))
+                mixed[number] = float(mixture @ target) / length if length else 0.0
+        return VectorScores(own, mixed)
 
 
 class _Block(NamedTuple):
@@ -330,62 +332,62 @@ class _Block(NamedTuple):
 
 
 class VectorCache:
-    """A cache of recently read vectors, up to `MOST_BYTES`.
+    """A cache of recently read vectors, up to `MAX_CACHE_BYTES`.
 
     Vectors that were added since are read when they are needed.
     """
 
-    _changing = PerProcess(threading.Lock)
+    _lock = PerProcess(threading.Lock)
     _blocks: PerProcess[OrderedDict[tuple[Range, ...], _Block]] = PerProcess(OrderedDict)
 
-    def within(self, tx: Transaction, ranges: Sequence[Range], dimensions: int, look: Look) -> None:
-        """Pass the vectors in some ranges, with their documents' numbers, to `look` in parts."""
+    def read_ranges(self, tx: Transaction, ranges: Sequence[Range], dimensions: int, visit: Visit) -> None:
+        """Pass the vectors in some ranges, with their documents' numbers, to `visit` in parts."""
         np = numpy()
         [state] = query.vector_state(tx)
         key = tuple(ranges)
-        with self._changing:
+        with self._lock:
             block = self._blocks.get(key)
-        if block is None or not _holds(block, state):
-            block = _Block(-1, state["removed"], np.empty(0, np.int64), np.empty((0, dimensions), np.float32))
+        if block is None or not _is_current(block, state):
+            block = _Block(-1, state["removals"], np.empty(0, np.int64), np.empty((0, dimensions), np.float32))
             pages = _read_all(tx, ranges)
         else:
             pages = _read_newer(tx, block.newest, state["newest"], ranges)
-        look(block.numbers, block.matrix)
+        visit(block.numbers, block.matrix)
         numbers, parts, size = [block.numbers], [block.matrix], block.matrix.nbytes
         for rows in filter(None, pages):
             documents = np.fromiter((row["document_id"] for row in rows), np.int64, len(rows))
-            stored = _stored(b"".join(bytes(row["vector"]) for row in rows))
+            stored = _unpack_vectors(b"".join(bytes(row["vector"]) for row in rows))
             matrix = stored.reshape(len(rows), -1).astype(np.float32)
-            look(documents, matrix)
+            visit(documents, matrix)
             size += matrix.nbytes
-            if size <= MOST_BYTES:
+            if size <= MAX_CACHE_BYTES:
                 numbers.append(documents)
                 parts.append(matrix)
         if block.newest < state["newest"]:
-            with self._changing:
+            with self._lock:
                 self._blocks.pop(key, None)  # so that the block used last is evicted last
-                if size <= MOST_BYTES:
-                    whole = np.concatenate(numbers), np.concatenate(parts)
-                    self._blocks[key] = _Block(state["newest"], state["removed"], *whole)
-                while sum(each.matrix.nbytes for each in self._blocks.values()) > MOST_BYTES:
+                if size <= MAX_CACHE_BYTES:
+                    merged = np.concatenate(numbers), np.concatenate(parts)
+                    self._blocks[key] = _Block(state["newest"], state["removals"], *merged)
+                while sum(each.matrix.nbytes for each in self._blocks.values()) > MAX_CACHE_BYTES:
                     self._blocks.popitem(last=False)
 
     def clear(self) -> None:
         """Clear the cache."""
-        with self._changing:
+        with self._lock:
             self._blocks.clear()
 
 
-def _holds(block: _Block, state: Any) -> bool:
+def _is_current(block: _Block, state: Any) -> bool:
     """Return true if a block is still valid and reading only the newer vectors is quicker.
 
     After a tenant has moved, its schema may show less than what was read.
     """
-    most = max(PAGE, 4 * len(block.numbers))
-    return bool(block.removed == state["removed"] and block.newest <= state["newest"] <= block.newest + most)
+    page_limit = max(PAGE_SIZE, 4 * len(block.numbers))
+    return bool(block.removed == state["removals"] and block.newest <= state["newest"] <= block.newest + page_limit)
 
 
-def _top(numbers: Any, cosines: Floats, limit: int) -> dict[int, float]:
+def _top_cosines(numbers: Any, cosines: Floats, limit: int) -> dict[int, float]:
     """Return the highest cosines by document number; of equals, the newest.
 
     Each document may have several cosines.
@@ -393,13 +395,13 @@ def _top(numbers: Any, cosines: Floats, limit: int) -> dict[int, float]:
     np = numpy()
     wanted = limit
     while True:  # until there are so many documents
-        near = np.arange(len(cosines))
+        nearest = np.arange(len(cosines))
         if wanted < len(cosines):
-            near = np.flatnonzero(cosines >= np.partition(cosines, -wanted)[-wanted] - 10**-DIGITS)
-        rounded = np.minimum(np.round(cosines[near], DIGITS), 1)
-        order = np.lexsort((-numbers[near], -rounded))
+            nearest = np.flatnonzero(cosines >= np.partition(cosines, -wanted)[-wanted] - 10**-COSINE_DIGITS)
+        rounded = np.minimum(np.round(cosines[nearest], COSINE_DIGITS), 1)
+        order = np.lexsort((-numbers[nearest], -rounded))
         best: dict[int, float] = {}
-        for number, cosine in zip(numbers[near][order].tolist(), rounded[order].tolist(), strict=True):
+        for number, cosine in zip(numbers[nearest][order].tolist(), rounded[order].tolist(), strict=True):
             best.setdefault(number, cosine)
             if len(best) == limit:
                 return best
@@ -421,34 +423,38 @@ def numpy() -> Any:
     return np
 
 
-def _text(vector: Any) -> str:
+def _format_vector(vector: Any) -> str:
     """Format a vector for pgvector."""
     return json.dumps(vector.tolist())
 
 
 def _read_all(tx: Transaction, ranges: Sequence[Range]) -> Iterator[Rows]:
     """Read every vector in some ranges, in the order of the documents."""
-    for at in range(0, len(ranges), _TOGETHER):
-        together = ranges[at : at + _TOGETHER]
-        first = [query.vectors_from.ahead(tx, low=low, end=end, passage=-1, limit=PAGE) for low, end in together]
-        for start, (_, end) in zip(first, together, strict=True):
+    for position in range(0, len(ranges), _RANGES_AT_ONCE):
+        batch = ranges[position : position + _RANGES_AT_ONCE]
+        first_pages = [query.vectors_from.lazy(tx, low=low, end=end, passage=-1, limit=PAGE_SIZE) for low, end in batch]
+        for start, (_, end) in zip(first_pages, batch, strict=True):
             yield (rows := start)
-            while len(rows) == PAGE:
+            while len(rows) == PAGE_SIZE:
                 last = rows[-1]
-                rows = query.vectors_from(tx, low=last["document_id"], end=end, passage=last["passage"], limit=PAGE)
+                rows = query.vectors_from(
+                    tx, low=last["document_id"], end=end, passage=last["passage"], limit=PAGE_SIZE
+                )
                 yield rows
 
 
 def _read_newer(tx: Transaction, after: int, newest: int, ranges: Sequence[Range]) -> Iterator[Rows]:
     """Read the vectors that were added to some ranges after a given one."""
-    while after < newest and (rows := query.vectors_within(tx, after=after, ranges=json.dumps(ranges), limit=PAGE)):
+    while after < newest and (
+        rows := query.vectors_within(tx, after=after, ranges=json.dumps(ranges), limit=PAGE_SIZE)
+    ):
         yield rows
-        after = rows[-1]["id"] if len(rows) == PAGE else newest
+        after = rows[-1]["id"] if len(rows) == PAGE_SIZE else newest
 
 
-NAME = "static"
+STATIC_NAME = "static"
 """The name of the static embeddings in `index={"embed": …}`."""
-DIMENSIONS = 256
+STATIC_DIMENSIONS = 256
 """Numbers of a vector."""
 
 
@@ -496,9 +502,9 @@ def _model() -> tuple[Any, Any]:
         from safetensors.numpy import load_file  # noqa: PLC0415 - an extra
         from tokenizers import Tokenizer  # noqa: PLC0415
     except ImportError as error:
-        raise MissingExtra("index['embed'] = 'static'", NAME) from error
+        raise MissingExtra("index['embed'] = 'static'", STATIC_NAME) from error
     if found is None or found.origin is None:
-        raise MissingExtra("index['embed'] = 'static'", NAME)
+        raise MissingExtra("index['embed'] = 'static'", STATIC_NAME)
     folder = Path(found.origin).parent
     tokenizer = Tokenizer.from_file(str(folder / "tokenizers" / "l2_supercat_tokenizer_config.json"))
     return tokenizer, load_file(folder / "weights" / "l2_supercat_256.safetensors")["embedding.weight"]
@@ -508,13 +514,13 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-EMBED = TaskKey(path_of(()), "embed")
+EMBED_TASK = TaskKey(path_of(()), "embed")
 """The task that embeds documents, one for the whole database."""
-INDEX = TaskKey(path_of(()), "index_vectors")
+INDEX_TASK = TaskKey(path_of(()), "index_vectors")
 """The task that creates an index of vectors, if pgvector compares many of them."""
-BATCH = 64
+BATCH_SIZE = 64
 """Documents in one call of the embeddings."""
-PATIENCE = 2.0
+SEARCH_WAIT = 2.0
 """Seconds that a search waits for the vectors of newly stored documents."""
 _PROBES = 3  # of a batch that failed, so many are tried alone before the embeddings count as out of order
 
@@ -534,11 +540,11 @@ def embed_with(database: Database, embeddings: Any, dimensions: int) -> None:
     embedder = embedder_of(database)
     if embedder is None or embedder.dimensions != dimensions:
         embedder = Embedder(database, embeddings, dimensions)
-        embedder.serve()
+        embedder.start()
         weakref.finalize(database, embedder.close).atexit = False
         database.attachments[Embedder] = embedder
-        database.remembering.add(embedder)
-        database.writing.add(embedder)
+        database.caches.add(embedder)
+        database.pending_writers.add(embedder)
         database.on_write[:] = [embedder.wake]
 
 
@@ -563,15 +569,15 @@ class Embedder:
         numpy()
         self.embeddings = embeddings
         self.dimensions = dimensions
-        self._shelf = VectorCache()
+        self._cache = VectorCache()
         # LangGraph's wrapper of an async function has nothing else.
-        self._awaited = getattr(embeddings, "afunc", None) is not None and getattr(embeddings, "func", None) is None
+        self._is_async = getattr(embeddings, "afunc", None) is not None and getattr(embeddings, "func", None) is None
         self._engine, self._background = database.engine, database.background  # it keeps no database open
-        self._tasks = [self._background.keep(EMBED, _has_waiting, self._embed_waiting)]
+        self._tasks = [self._background.add_task(EMBED_TASK, _embed_delay, self._embed_waiting)]
         if self._engine.dialect == "postgres":
-            self._tasks.append(self._background.keep(INDEX, _lacks_index, self._index))
+            self._tasks.append(self._background.add_task(INDEX_TASK, _index_delay, self._create_index))
 
-    def serve(self) -> None:
+    def start(self) -> None:
         """Embed the documents of the database from now on.
 
         Raises:
@@ -579,7 +585,7 @@ class Embedder:
         """
         [state] = self._engine.read(query.vector_state)
         if state["dimensions"] != self.dimensions:
-            self._engine.write(lambda tx: want(tx, self.dimensions))
+            self._engine.write(lambda tx: enable_vectors(tx, self.dimensions))
         for task in self._tasks:
             task.wake()
 
@@ -594,7 +600,7 @@ class Embedder:
 
     def forget(self) -> None:
         """Forget every vector that was read."""
-        self._shelf.clear()
+        self._cache.clear()
 
     def settle(self) -> None:
         """Embed all pending documents now.
@@ -606,39 +612,39 @@ class Embedder:
         """
         self._tasks[0].settle()
 
-    def near(self, text: str) -> VectorQuery | None:
+    def make_query(self, text: str) -> VectorQuery | None:
         """Return the vector of a question; None when the embeddings fail.
 
         Args:
             text: The question.
         """
-        if self._engine.read(lambda tx: waiting(tx, 1)):
-            with place_given_up():
-                self._tasks[0].hurry(PATIENCE)
+        if self._engine.read(lambda tx: load_pending(tx, 1)):
+            with release_slot():
+                self._tasks[0].run_now(SEARCH_WAIT)
         try:
-            vector = abandonable(partial(self._ask, "embed_query", text))
-            return VectorQuery(unit(vector, self.dimensions), self._shelf)
+            vector = run_cancellable(partial(self._call_embeddings, "embed_query", text))
+            return VectorQuery(normalize(vector, self.dimensions), self._cache)
         except Exception as error:  # a failing model never breaks a search that can go by words
-            if leaves_the_node(error):
+            if is_graph_bubble_up(error):
                 raise
             logger.warning("The embeddings failed, so the search goes by words alone.", exc_info=True)
             return None
 
-    def _ask(self, method: str, given: Any) -> Any:
+    def _call_embeddings(self, method: str, argument: Any) -> Any:
         """Call a method of the embeddings, or its async version if there is no other."""
-        if not self._awaited:
+        if not self._is_async:
             try:
-                return getattr(self.embeddings, method)(given)
+                return getattr(self.embeddings, method)(argument)
             except NotImplementedError:
-                self._awaited = True
-        return run_coroutine(_awaited(getattr(self.embeddings, f"a{method}"), given))
+                self._is_async = True
+        return run_coroutine(_await_method(getattr(self.embeddings, f"a{method}"), argument))
 
     def _embed_waiting(self, lease: Lease) -> None:
         """Embed all pending documents, as long as this process holds the lease."""
         refused, ticket = None, -1
 
         def next_batch(tx: Transaction) -> list[PendingEmbedding]:
-            return waiting(tx, BATCH, after=ticket) if lease.holds(tx) else []
+            return load_pending(tx, BATCH_SIZE, after=ticket) if lease.renew(tx) else []
 
         while batch := self._engine.write(next_batch):
             ticket = batch[-1].ticket
@@ -648,7 +654,7 @@ class Embedder:
         if refused is not None:
             raise refused
 
-    def _index(self, _: Lease) -> None:
+    def _create_index(self, _: Lease) -> None:
         """Create the index of vectors, outside of any transaction as its statements require."""
         self._engine.alter(
             self._engine.read(lambda tx: [row["statement"] for row in query.vector_index_statements(tx)])
@@ -669,48 +675,48 @@ class Embedder:
             self._embed(batch)
             return None  # noqa: TRY300 - what follows is of a batch that was refused
         except Exception as error:
-            if not self._engine.usable or len(batch) == 1:
+            if not self._engine.is_open or len(batch) == 1:
                 raise
             refused = error
         done = 0
-        for number, each in enumerate(sorted(batch, key=self._length), start=1):
+        for number, each in enumerate(sorted(batch, key=self._text_length), start=1):
             try:
                 self._embed([each])
                 done += 1
             except Exception as error:
-                if not self._engine.usable or (not done and number == min(_PROBES, len(batch))):
+                if not self._engine.is_open or (not done and number == min(_PROBES, len(batch))):
                     raise
                 refused = error
         return refused
 
-    def _length(self, each: PendingEmbedding) -> int:
+    def _text_length(self, each: PendingEmbedding) -> int:
         """Return the length of a document; an unreadable document sorts last."""
         try:
-            passages = self._engine.read(lambda tx: self._passages(tx, [each]))
+            passages = self._engine.read(lambda tx: self._load_passages(tx, [each]))
         except AgentMemoryError:  # it is damaged
             return sys.maxsize
         return sum(map(len, passages[each]))
 
     def _embed(self, batch: Sequence[PendingEmbedding]) -> None:
         """Embed some documents, outside of any transaction."""
-        passages = self._engine.read(lambda tx: self._passages(tx, batch))
+        passages = self._engine.read(lambda tx: self._load_passages(tx, batch))
         texts = list(dict.fromkeys(text for each in passages.values() for text in each if text.strip()))
-        found = self._ask("embed_documents", texts) if texts else []
+        found = self._call_embeddings("embed_documents", texts) if texts else []
         if len(found) != len(texts):
             raise InvalidInput(f"The embeddings gave {len(found)} vectors for {len(texts)} texts.")
         packed = {text: pack_vector(vector, self.dimensions) for text, vector in zip(texts, found, strict=True)}
-        kept = {document: [packed[text] for text in each if text in packed] for document, each in passages.items()}
-        self._engine.write(lambda tx: keep(tx, kept))
+        vectors = {document: [packed[text] for text in each if text in packed] for document, each in passages.items()}
+        self._engine.write(lambda tx: store_vectors(tx, vectors))
 
     @staticmethod
-    def _passages(tx: Transaction, batch: Sequence[PendingEmbedding]) -> dict[PendingEmbedding, Sequence[str]]:
+    def _load_passages(tx: Transaction, batch: Sequence[PendingEmbedding]) -> dict[PendingEmbedding, Sequence[str]]:
         texts = texts_of(tx, ((each.kind, each.owner) for each in batch))
         return {each: texts[each.kind, each.owner] for each in batch}
 
 
-def _has_waiting(tx: Transaction) -> float | None:
-    return 0.0 if waiting(tx, 1) else None
+def _embed_delay(tx: Transaction) -> float | None:
+    return 0.0 if load_pending(tx, 1) else None
 
 
-async def _awaited(method: Callable[[Any], Awaitable[Any]], given: Any) -> Any:
-    return await method(given)
+async def _await_method(method: Callable[[Any], Awaitable[Any]], argument: Any) -> Any:
+    return await method(argument)

@@ -29,7 +29,8 @@ that are looked at only after the statements that follow. To store a checkpoint 
   is a newer version of; the newest one counts. A round is an entry too, and a post is a message with recipient, round
   and attachments, so that a session and a conversation of one id are two views of one log.
 - `content`: bodies by BLAKE2b-160, one copy each; collected when the last entry that refers to them goes.
-- `memory`, `memory_group`, `place`, `seal`, `branch_base`, `finished_task`, `finished_group`: memory that rewinds
+- `memory`, `memory_group`, `checkpoint_position`, `sealed_group`, `branch_base`, `finished_task`, `finished_group`:
+  memory that rewinds
   (`rewinding/`). Only writes of a graph's task have a group; a call outside of a run places its
   rows immediately.
 - `search_index`: FTS5 on SQLite, `tsvector` on PostgreSQL, over terms that Python analysed. Indexing a message in its
@@ -63,8 +64,8 @@ import os
 import re
 from typing import Any
 
-from langchain_agentmem.base.encryption_key import key_in_environment
-from langchain_agentmem.base.files import path_of_file
+from langchain_agentmem.base.encryption_key import key_from_env
+from langchain_agentmem.base.files import check_path
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.storage.engine import POOL_SIZE, SCHEMA, DatabaseOptions, Engine, Sizes
 from langchain_agentmem.storage.queries import query
@@ -83,7 +84,7 @@ __all__ = [
     "query",
 ]
 
-_POSTGRES = re.compile(r"postgres(?:ql)?://|\s*(?:host|hostaddr|port|dbname|user|password|service)\s*=")
+_POSTGRES_NAME = re.compile(r"postgres(?:ql)?://|\s*(?:host|hostaddr|port|dbname|user|password|service)\s*=")
 _URL = re.compile(r"(?!file:)([A-Za-z][\w+.-]+):/")
 
 
@@ -93,13 +94,13 @@ def is_postgres(name: str) -> bool:
     It is a URL, or a connection string such as "host=localhost dbname=app".
     Write the path of a file with such a name as "./host=app.db".
     """
-    return _POSTGRES.match(name) is not None
+    return _POSTGRES_NAME.match(name) is not None
 
 
 def is_pool(url: Any) -> bool:
     """Return whether an object is a synchronous psycopg pool."""
-    lend = getattr(url, "getconn", None)
-    return callable(lend) and callable(getattr(url, "putconn", None)) and not inspect.iscoroutinefunction(lend)
+    getconn = getattr(url, "getconn", None)
+    return callable(getconn) and callable(getattr(url, "putconn", None)) and not inspect.iscoroutinefunction(getconn)
 
 
 def name_of(url: Any) -> str:
@@ -123,16 +124,16 @@ def name_of(url: Any) -> str:
             f"{safe_repr(other[1])} URLs are not supported: give a path or 'postgresql://user@host/database'. A SQLite "
             "database is named by its path, such as 'agent.db'."
         )
-    path_of_file(name.partition("?")[0] if name.startswith("file:") else name)
+    check_path(name.partition("?")[0] if name.startswith("file:") else name)
     return name
 
 
-def open_engine(url: Any, opening: DatabaseOptions = DatabaseOptions()) -> Engine:  # noqa: B008 - a value
+def open_engine(url: Any, options: DatabaseOptions = DatabaseOptions()) -> Engine:  # noqa: B008 - a value
     """Open a database.
 
     Args:
         url: What names it, see `name_of`; or a psycopg pool that leads there.
-        opening: The options of the opening.
+        options: The options of the opening.
 
     Raises:
         InvalidInput: It names no database, or one of an unknown kind.
@@ -141,13 +142,13 @@ def open_engine(url: Any, opening: DatabaseOptions = DatabaseOptions()) -> Engin
     """
     name = url if is_pool(url) else name_of(url)
     if is_pool(url) or is_postgres(name):
-        if opening.key is not None:
+        if options.key is not None:
             raise InvalidInput(
                 "key is SQLite's; a PostgreSQL server encrypts its own disk: see docs/guides/security.md"
             )
         from langchain_agentmem.storage.postgres import PostgresEngine  # noqa: PLC0415 - an extra
 
-        return PostgresEngine(name, opening)
-    if (opening.schema, opening.pool_size) != (SCHEMA, POOL_SIZE):
+        return PostgresEngine(name, options)
+    if (options.schema, options.pool_size) != (SCHEMA, POOL_SIZE):
         raise InvalidInput("schema and pool_size are PostgreSQL's: SQLite has a file of its own and one connection.")
-    return SqliteEngine(name, opening._replace(key=opening.key or key_in_environment()))
+    return SqliteEngine(name, options._replace(key=options.key or key_from_env()))

@@ -25,7 +25,7 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 from weakref import WeakSet
 
-from langchain_agentmem.base.concurrency import THREAD_NAME, PerProcess, Workers, abandonable, check_cancelled
+from langchain_agentmem.base.concurrency import THREAD_NAME, PerProcess, Workers, check_cancelled, run_cancellable
 from langchain_agentmem.errors import AgentMemoryError, MemoryClosed
 from langchain_agentmem.storage.engine import Engine
 from langchain_agentmem.storage.queries import Query, query
@@ -33,18 +33,18 @@ from langchain_agentmem.storage.transaction import Operation, Rows, Transaction
 
 T = TypeVar("T")
 
-LEASE = 15.0
+LEASE_SECONDS = 15.0
 """Seconds after which the work of a process that died may be taken over."""
-RENEW = 5.0
+RENEW_SECONDS = 5.0
 """Seconds between two renewals of a lease."""
-POLL = 5.0
+POLL_SECONDS = 5.0
 """Seconds between two looks at what other processes may have written."""
-_MOMENT = 0.05
+_WAIT_SECONDS = 0.05
 """Seconds between two looks whether another has done its work."""
 
 logger = logging.getLogger(__name__)
 
-_working = Workers(8)
+_workers = Workers(8)
 
 
 class TaskKey(NamedTuple):
@@ -61,12 +61,12 @@ class TaskKey(NamedTuple):
     key: str = ""
 
 
-def backoff(failures: int, longest: float = 60.0) -> float:
-    """Return the seconds until the next attempt after some failures: 1, 2, 4, … `longest`."""
-    return min(2.0 ** min(failures, 10), longest)
+def backoff(failures: int, maximum: float = 60.0) -> float:
+    """Return the seconds until the next attempt after some failures: 1, 2, 4, … `maximum`."""
+    return min(2.0 ** min(failures, 10), maximum)
 
 
-def _started_loop() -> asyncio.AbstractEventLoop:
+def _start_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="agentmem-loop", daemon=True).start()
     return loop
@@ -75,37 +75,37 @@ def _started_loop() -> asyncio.AbstractEventLoop:
 class _Loop:
     """The event loop of the background, in a thread of its own."""
 
-    running = PerProcess(_started_loop)
+    loop = PerProcess(_start_loop)
 
 
-_loop = _Loop()
+_background_loop = _Loop()
 
 
 def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on the one event loop of the background, and wait for it."""
-    return asyncio.run_coroutine_threadsafe(coroutine, _loop.running).result()
+    return asyncio.run_coroutine_threadsafe(coroutine, _background_loop.loop).result()
 
 
-def _in_thread(function: Callable[[], object]) -> None:
+def _run_in_thread(function: Callable[[], object]) -> None:
     """Call a function in a background thread, in an empty context: no run is its parent."""
-    _working.submit(partial(Context().run, function))
+    _workers.submit(partial(Context().run, function))
 
 
 class WeakRegistry(Generic[T]):
     """A thread-safe weak set of objects in use, which may grow during iteration."""
 
-    _changing = PerProcess(threading.Lock)
+    _lock = PerProcess(threading.Lock)
 
     def __init__(self) -> None:
         self._members: WeakSet[T] = WeakSet()
 
     def add(self, member: T) -> None:
         """Add an object. The registry holds only a weak reference to it."""
-        with self._changing:
+        with self._lock:
             self._members.add(member)
 
     def __iter__(self) -> Iterator[T]:
-        with self._changing:
+        with self._lock:
             return iter(list(self._members))
 
 
@@ -121,41 +121,41 @@ class Lease:
         self._background = background
         self._key = key
         self._owner = secrets.token_hex(16)
-        self._left = threading.Event()
+        self._released = threading.Event()
 
     def take(self) -> bool:
         """Take the lease if nobody else has it."""
-        times = {"now": _after(0), "until": _after(LEASE)}
-        return bool(self._background.engine.write(lambda tx: self._run(tx, query.take_lease, **times)))
+        times = {"now": _time_after(0), "until": _time_after(LEASE_SECONDS)}
+        return bool(self._background.engine.write(lambda tx: self._run_query(tx, query.take_lease, **times)))
 
-    def holds(self, tx: Transaction) -> bool:
+    def renew(self, tx: Transaction) -> bool:
         """Renew the lease, and return whether it is still held.
 
         A renewed lease is held until the end of the transaction.
         """
-        return bool(self._run(tx, query.renew_lease, until=_after(LEASE)))
+        return bool(self._run_query(tx, query.renew_lease, until=_time_after(LEASE_SECONDS)))
 
     def release(self) -> None:
         """Release the lease, if the database still answers."""
-        self._left.set()
+        self._released.set()
         with contextlib.suppress(AgentMemoryError):
-            self._background.engine.write(lambda tx: self._run(tx, query.release_lease))
+            self._background.engine.write(lambda tx: self._run_query(tx, query.release_lease))
 
-    def _run(self, tx: Transaction, query: Query, **times: int) -> Rows:
+    def _run_query(self, tx: Transaction, query: Query, **times: int) -> Rows:
         return query(tx, **self._key._asdict(), owner=self._owner, **times)
 
-    def _renew(self) -> None:
+    def _renew_until_released(self) -> None:
         engine = self._background.engine
-        while not self._left.wait(RENEW) and engine.usable:
+        while not self._released.wait(RENEW_SECONDS) and engine.is_open:
             try:
-                engine.write(self.holds)
+                engine.write(self.renew)
             except Exception:
                 logger.warning("The lease of background work was not renewed.", exc_info=True)
 
     def __enter__(self) -> Self:
         self._background.leases.add(self)
         with contextlib.suppress(RuntimeError):  # no thread can be started: the work has until the lease ends
-            threading.Thread(target=self._renew, name="agentmem-lease", daemon=True).start()
+            threading.Thread(target=self._renew_until_released, name="agentmem-lease", daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -163,30 +163,30 @@ class Lease:
         self.release()
 
 
-def _after(seconds: float) -> int:
+def _time_after(seconds: float) -> int:
     """Return the time after some seconds, in microseconds since 1970."""
     return time.time_ns() // 1000 + int(seconds * 1_000_000)
 
 
 class _State:
-    """The state of a task in one process; `changed` guards the rest.
+    """The state of a task in one process; `condition` guards the rest.
 
     Attributes:
-        wanted: Check for work once more.
+        check_requested: Check for work once more.
         running: A thread runs the task.
         busy: Somebody else held the lease at the last attempt.
         scheduled: A timer will continue the remaining work.
         overdue: A caller waited for the task in vain.
         failures: The number of consecutive failures.
         timer: The number of the last timer; earlier timers are ignored.
-        at_work: The threads that run the work.
+        worker_threads: The threads that run the work.
     """
 
     def __init__(self) -> None:
-        self.changed = threading.Condition()
-        self.wanted = self.running = self.busy = self.scheduled = self.overdue = False
+        self.condition = threading.Condition()
+        self.check_requested = self.running = self.busy = self.scheduled = self.overdue = False
         self.failures = self.timer = 0
-        self.at_work: set[int] = set()
+        self.worker_threads: set[int] = set()
 
 
 class Task:
@@ -220,7 +220,7 @@ class Task:
         self._background = background
         self._due, self._work = due, work
         self._poll, self._on_stop = poll, on_stop
-        self.stopped = background.engine.opening.read_only
+        self.stopped = background.engine.options.read_only
         background.tasks.add(self)
 
     def wake(self) -> None:
@@ -231,24 +231,24 @@ class Task:
     def wake_in(self, seconds: float) -> None:
         """Check for work again after some seconds."""
         state = self._state
-        with state.changed:
+        with state.condition:
             state.timer += 1
-            loop = _loop.running
-            loop.call_soon_threadsafe(loop.call_later, seconds, self._time_is_up, state.timer)
+            loop = _background_loop.loop
+            loop.call_soon_threadsafe(loop.call_later, seconds, self._on_timer, state.timer)
             state.scheduled = seconds != self._poll
 
-    def hurry(self, patience: float) -> None:
-        """Do the work now, and wait for it for `patience` seconds.
+    def run_now(self, timeout: float) -> None:
+        """Do the work now, and wait for it for `timeout` seconds.
 
         After a wait in vain, the next callers do not wait.
         """
         state = self._state
-        if state.overdue or threading.get_ident() in state.at_work:
+        if state.overdue or threading.get_ident() in state.worker_threads:
             return
         self._start()
-        with state.changed:
-            state.overdue = not state.changed.wait_for(
-                lambda: self.stopped or not (state.running or state.busy), patience
+        with state.condition:
+            state.overdue = not state.condition.wait_for(
+                lambda: self.stopped or not (state.running or state.busy), timeout
             )
 
     def settle(self) -> None:
@@ -259,36 +259,38 @@ class Task:
         """
         while (pause := self._attempt()) is not None:
             if pause:
-                _wait_a_moment()
+                _wait_briefly()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait at most `timeout` seconds until no work is left; return whether none is left."""
         state = self._state
-        if threading.get_ident() in state.at_work:
+        if threading.get_ident() in state.worker_threads:
             return False
-        with state.changed:
-            return state.changed.wait_for(lambda: not state.running and (self.stopped or not state.scheduled), timeout)
+        with state.condition:
+            return state.condition.wait_for(
+                lambda: not state.running and (self.stopped or not state.scheduled), timeout
+            )
 
     def stop(self) -> None:
         """Stop background work. Running work is not waited for."""
         if not self.stopped:
             self.stopped = True
-            with self._state.changed:
-                self._state.changed.notify_all()
+            with self._state.condition:
+                self._state.condition.notify_all()
             self._on_stop()
 
     def _start(self) -> None:
         state = self._state
-        with state.changed:
+        with state.condition:
             if self.stopped:
                 return
-            state.wanted = True
+            state.check_requested = True
             if not state.running:
                 with contextlib.suppress(RuntimeError):  # no thread can be started; the next call tries it again
-                    _in_thread(self._run)
+                    _run_in_thread(self._run)
                     state.running = True
 
-    def _time_is_up(self, timer: int) -> None:
+    def _on_timer(self, timer: int) -> None:
         if timer == self._state.timer:
             self._start()
 
@@ -296,21 +298,21 @@ class Task:
         """Run due work until none is left, in a background thread."""
         state, pause = self._state, None
         while True:
-            with state.changed:
-                if self.stopped or not (state.wanted or pause == 0):
+            with state.condition:
+                if self.stopped or not (state.check_requested or pause == 0):
                     state.running = state.scheduled = False
                     state.overdue = state.overdue and state.busy
                     if pause is not None and not self.stopped:
                         self.wake_in(pause)
-                    state.changed.notify_all()
+                    state.condition.notify_all()
                     return
-                state.wanted = False
+                state.check_requested = False
             try:
                 pause = self._attempt()
                 pause = self._poll if pause is None else pause
                 state.failures = 0
             except BaseException as error:
-                if isinstance(error, MemoryClosed) or not self._background.engine.usable:
+                if isinstance(error, MemoryClosed) or not self._background.engine.is_open:
                     self.stop()
                     continue
                 pause = backoff(state.failures)
@@ -323,35 +325,35 @@ class Task:
         Return the seconds until another attempt makes sense.
         """
         state, thread = self._state, threading.get_ident()
-        if thread in state.at_work:
+        if thread in state.worker_threads:
             return None
-        due, held = self._background.engine.read(lambda tx: (self._due(tx), held_for(tx, self.key)))
+        due, seconds_left = self._background.engine.read(lambda tx: (self._due(tx), lease_seconds_left(tx, self.key)))
         if due is None or due > 0:
             state.busy = False
             return due
         lease = Lease(self._background, self.key)
-        state.busy = held > 0 or not lease.take()
+        state.busy = seconds_left > 0 or not lease.take()
         if state.busy:  # a process that works for minutes is not asked twenty times a second
-            return min(held or _MOMENT, 5 * _MOMENT)
+            return min(seconds_left or _WAIT_SECONDS, 5 * _WAIT_SECONDS)
         with lease:
-            state.at_work.add(thread)
+            state.worker_threads.add(thread)
             try:
                 pause = self._work(lease)
             finally:
-                state.at_work.discard(thread)
+                state.worker_threads.discard(thread)
         return pause if isinstance(pause, float) else 0.0
 
 
-def held_for(tx: Transaction, key: TaskKey) -> float:
+def lease_seconds_left(tx: Transaction, key: TaskKey) -> float:
     """Return the seconds for which somebody holds the lease of a task, 0 if nobody does."""
     rows = query.find_lease(tx, **key._asdict())
     return max(0.0, rows[0]["expires_at"] / 1_000_000 - time.time()) if rows else 0.0
 
 
-def _wait_a_moment() -> None:
+def _wait_briefly() -> None:
     """Wait for others, unless this call is cancelled."""
     check_cancelled()
-    abandonable(partial(time.sleep, _MOMENT))
+    run_cancellable(partial(time.sleep, _WAIT_SECONDS))
 
 
 class Background:
@@ -371,12 +373,12 @@ class Background:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.tasks = WeakRegistry[Task]()
-        self._kept: dict[TaskKey, Task] = {}
+        self._tasks_by_key: dict[TaskKey, Task] = {}
 
-    def keep(self, key: TaskKey, due: Operation[float | None], work: Callable[[Lease], object]) -> Task:
+    def add_task(self, key: TaskKey, due: Operation[float | None], work: Callable[[Lease], object]) -> Task:
         """Create and return the database-wide task with this key, which also polls."""
-        self._kept[key] = Task(self, key, due, work, poll=POLL)
-        return self._kept[key]
+        self._tasks_by_key[key] = Task(self, key, due, work, poll=POLL_SECONDS)
+        return self._tasks_by_key[key]
 
     def wake(self, key: TaskKey) -> None:
         """Wake the tasks of this kind and namespace whose keys begin with this one."""
@@ -390,24 +392,24 @@ class Background:
         Raises:
             Exception: The exception of the first task that failed.
         """
-        for task in list(self._kept.values()):
+        for task in list(self._tasks_by_key.values()):
             task.settle()
 
-    def in_turn(self, key: TaskKey, work: Callable[[Lease], T]) -> T:
+    def run_exclusively(self, key: TaskKey, work: Callable[[Lease], T]) -> T:
         """Call a function under a lease in this thread, once nobody else has it."""
         lease = Lease(self, key)
-        while self.engine.read(lambda tx: held_for(tx, key)) or not lease.take():
-            _wait_a_moment()
+        while self.engine.read(lambda tx: lease_seconds_left(tx, key)) or not lease.take():
+            _wait_briefly()
         with lease:
             return work(lease)
 
-    def begin(self, key: TaskKey, function: Callable[[], object]) -> None:
+    def start_once(self, key: TaskKey, function: Callable[[], object]) -> None:
         """Call a function once in the background, under a lease, without waiting.
 
         Skip the call while another call with this key runs.
         """
         with contextlib.suppress(RuntimeError):  # no thread can be started; the next call tries it again
-            _in_thread(partial(self._call_once, key, function))
+            _run_in_thread(partial(self._call_once, key, function))
 
     def close(self) -> None:
         """Stop the tasks and release the leases. Running work is not waited for."""
@@ -425,5 +427,5 @@ class Background:
                 with lease:
                     function()
         except Exception:
-            if self.engine.usable:
+            if self.engine.is_open:
                 logger.warning("Background work %r failed; who needs it does it again.", key.kind, exc_info=True)

@@ -15,7 +15,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from langchain_agentmem.base.argument_checks import MemoryLimits
-from langchain_agentmem.base.clock import Clock, NewId, micros, new_uuid, utc_now
+from langchain_agentmem.base.clock import Clock, NewId, new_uuid, to_micros, utc_now
 from langchain_agentmem.base.concurrency import PerProcess, check_cancelled
 from langchain_agentmem.base.events import Hook, Hooks, MemoryEvent
 from langchain_agentmem.base.namespaces import Namespace, Scopes
@@ -23,7 +23,7 @@ from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, StorageE
 from langchain_agentmem.storage import DatabaseOptions, Engine, Operation, is_postgres, name_of, open_engine
 from langchain_agentmem.storage.background import Background, WeakRegistry
 from langchain_agentmem.storage.part import bring_up_to_date
-from langchain_agentmem.tracing import SILENT, Content, RunType, Step, Thunk, Tracing, outcome
+from langchain_agentmem.tracing import NULL_STEP, Content, RunType, Step, Thunk, Tracing, format_result
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -50,13 +50,13 @@ class LazyDatabase:
         opening: The options of the opening.
     """
 
-    def __init__(self, url: Any, opening: DatabaseOptions) -> None:
-        self._open = partial(Database, url, opening=opening)
+    def __init__(self, url: Any, options: DatabaseOptions) -> None:
+        self._open_database = partial(Database, url, options=options)
 
     @cached_property
     def database(self) -> Database:
         """The open database."""
-        return self._open()
+        return self._open_database()
 
 
 MemoryLike: TypeAlias = "HasDatabase | Database | str | os.PathLike[str]"
@@ -69,13 +69,13 @@ class Database:
     Attributes:
         engine: The engine that runs its operations.
         background: The background work of the database.
-        remembering: Caches of data read here, which must `forget` it after an erasure.
+        caches: Caches of data read here, which must `forget` it after an erasure.
         on_write: Functions that are called after each write, with its location.
-        homes: Functions that return the namespace of a run whose config does not name it; empty if unknown.
-        writing: Objects with pending writes, which they write on `close`.
+        namespace_finders: Functions that return the namespace of a run whose config does not name it; empty if unknown.
+        pending_writers: Objects with pending writes, which they write on `close`.
         attachments: Objects that belong to the database and all its views, by their classes.
         url: The URL that the database was opened with. It may contain a password.
-        draining: Objects whose `drain` completes their background work, in addition to `Background.settle`.
+        fact_workers: Objects whose `drain` completes their background work, in addition to `Background.settle`.
 
     Args:
         url: A path, ":memory:", a `postgresql://` URL, or a psycopg pool.
@@ -97,7 +97,7 @@ class Database:
         *,
         hooks: Sequence[Hook] = (),
         trace_content: Content = True,
-        opening: DatabaseOptions = DatabaseOptions(),  # noqa: B008 - a value
+        options: DatabaseOptions = DatabaseOptions(),  # noqa: B008 - a value
         clock: Clock = utc_now,
         new_id: NewId = new_uuid,
         scopes: Scopes = Scopes(),  # noqa: B008 - a value
@@ -111,46 +111,46 @@ class Database:
         self.clock = clock
         self.new_id = new_id
         self.tracing = Tracing(self.hooks, content=trace_content)
-        self.engine = open_engine(url, opening)
+        self.engine = open_engine(url, options)
         self.background = Background(self.engine)
         self._bring_up_to_date()
         self.tracing.metadata["agentmem_database"] = self.engine.dialect
-        self.remembering = WeakRegistry[Any]()
-        self.writing = WeakRegistry[Any]()
-        self.draining = WeakRegistry[Any]()
+        self.caches = WeakRegistry[Any]()
+        self.pending_writers = WeakRegistry[Any]()
+        self.fact_workers = WeakRegistry[Any]()
         self.on_write: list[Callable[[Database], object]] = []
-        self.homes: list[Callable[[Mapping[str, Any]], Namespace]] = []
-        self.scopes = scopes._replace(home=self._home)
-        self.whole: Database | None = None  # kept open by whoever looks at it in another way
+        self.namespace_finders: list[Callable[[Mapping[str, Any]], Namespace]] = []
+        self.scopes = scopes._replace(find_home=self._find_namespace)
+        self.original: Database | None = None  # kept open by whoever looks at it in another way
         self.attachments: dict[type, Any] = {}
-        self._closes_itself = weakref.finalize(self, _close, self.background, self.engine)
+        self._finalizer = weakref.finalize(self, _close, self.background, self.engine)
 
     @property
     def limits(self) -> MemoryLimits:
         """The upper limits for what callers may pass."""
-        return self.engine.opening.limits
+        return self.engine.options.limits
 
     def now(self) -> int:
         """Return the time, in microseconds since 1970."""
-        return micros(self.clock())
+        return to_micros(self.clock())
 
     def close(self) -> None:
         """Close the database; what runs is waited for."""
-        if self.whole is not None:
+        if self.original is not None:
             return
-        for each in self.writing:
+        for each in self.pending_writers:
             each.close()
-        self._closes_itself()
+        self._finalizer()
 
-    def attached(self, kind: type[T], make: Callable[[], T]) -> T:
+    def get_attachment(self, kind: type[T], make: Callable[[], T]) -> T:
         """Return this database's only object of a class, created at the first call."""
         if kind not in self.attachments:
-            with _shared.changing:
+            with _shared_databases.lock:
                 if kind not in self.attachments:
                     self.attachments[kind] = make()
         return self.attachments[kind]  # type: ignore[no-any-return]  # an object of its key
 
-    def within(self, scopes: Scopes) -> Database:
+    def with_scopes(self, scopes: Scopes) -> Database:
         """Return a view of this database that resolves namespaces by other scopes.
 
         Closing the view closes nothing.
@@ -159,12 +159,12 @@ class Database:
             scopes: The scopes of the view.
         """
         view = copy.copy(self)
-        view.whole, view.scopes = self.whole or self, scopes
+        view.original, view.scopes = self.original or self, scopes
         return view
 
-    def is_beside(self, other: Database) -> bool:
+    def is_same_database(self, other: Database) -> bool:
         """Return whether both objects use the same database."""
-        return (self.whole or self) is (other.whole or other)
+        return (self.original or self) is (other.original or other)
 
     def emit(self, event: Callable[[], MemoryEvent]) -> None:
         """Emit an event to the hooks, if any."""
@@ -172,30 +172,30 @@ class Database:
             self.hooks.emit(event())
 
     def read(
-        self, name: str | None, do: Operation[T], inputs: Thunk | None = None, outputs: Outputs | None = None
+        self, name: str | None, operation: Operation[T], inputs: Thunk | None = None, outputs: Outputs | None = None
     ) -> T:
         """Run a reading operation as the step `memory.<name>`.
 
         Args:
             name: Part and verb, "conversation.add". None for a detail of another step.
-            do: The operation.
+            operation: The operation.
             inputs: Returns the inputs for the trace; called only if somebody listens.
             outputs: Returns the trace form of the value. Default: a summary.
         """
         check_cancelled()
         with self.step(name, inputs) as step:
-            value = self.engine.read(do)
-            step.finish(lambda: (outputs or outcome)(value))
+            value = self.engine.read(operation)
+            step.finish(lambda: (outputs or format_result)(value))
         return value
 
     def write(
-        self, name: str | None, do: Operation[T], inputs: Thunk | None = None, outputs: Outputs | None = None
+        self, name: str | None, operation: Operation[T], inputs: Thunk | None = None, outputs: Outputs | None = None
     ) -> T:
         """Run a writing operation as the step `memory.<name>`; arguments as for `read`."""
         check_cancelled()
         with self.step(name, inputs) as step:
-            value = self.engine.write(do)
-            step.finish(lambda: (outputs or outcome)(value))
+            value = self.engine.write(operation)
+            step.finish(lambda: (outputs or format_result)(value))
         for each in self.on_write:
             each(self)
         return value
@@ -212,7 +212,7 @@ class Database:
         The other arguments are those of `Tracing.step`.
         """
         if name is None:
-            return SILENT
+            return NULL_STEP
         return self.tracing.step(f"memory.{name}", run_type=run_type, inputs=inputs, config=config)
 
     def _bring_up_to_date(self) -> None:
@@ -226,20 +226,20 @@ class Database:
             problem = f"{DatabaseUnreadable()} ({safe_repr(self.engine.path)}: {safe_repr(error)})"
             raise DatabaseUnreadable(problem) from error
 
-    def _home(self, configurable: Mapping[str, Any]) -> Namespace:
-        return next((found for home in self.homes if (found := home(configurable))), ())
+    def _find_namespace(self, configurable: Mapping[str, Any]) -> Namespace:
+        return next((namespace for find in self.namespace_finders if (namespace := find(configurable))), ())
 
 
 class _Shared(weakref.WeakValueDictionary[str, Database]):
     """The databases that parts share, by path or URL, and the lock of what is shared."""
 
-    changing = PerProcess(threading.RLock)
+    lock = PerProcess(threading.RLock)
 
 
-_shared = _Shared()
+_shared_databases = _Shared()
 
 
-def shared(url: str | os.PathLike[str]) -> Database:
+def shared_database(url: str | os.PathLike[str]) -> Database:
     """Return the database that parts of this process share by path or URL.
 
     Open it if it is not open yet.
@@ -258,13 +258,13 @@ def shared(url: str | os.PathLike[str]) -> Database:
     if text == ":memory:":
         return Database(text)
     key = text if is_postgres(text) or text.startswith("file:") else os.path.realpath(text)
-    database = _shared.get(key)
-    if database is None or not database.engine.usable:
+    database = _shared_databases.get(key)
+    if database is None or not database.engine.is_open:
         new = Database(text)  # it may take long, and others are not kept waiting for it
-        with _shared.changing:
-            database = _shared.get(key)
-            if database is None or not database.engine.usable:
-                database = _shared[key] = new
+        with _shared_databases.lock:
+            database = _shared_databases.get(key)
+            if database is None or not database.engine.is_open:
+                database = _shared_databases[key] = new
         if database is not new:
             new.close()
     return database
@@ -282,7 +282,7 @@ def database_of(memory: MemoryLike) -> Database:
     if isinstance(memory, Database):
         return memory
     if isinstance(memory, str | os.PathLike):
-        return shared(memory)
+        return shared_database(memory)
     database = getattr(memory, "database", None)
     if not isinstance(database, Database):
         raise InvalidInput(f"memory must be an AgentMemory, a path or a URL, not {type(memory).__name__}.")

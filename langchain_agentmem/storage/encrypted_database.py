@@ -4,9 +4,10 @@ SQLCipher needs half a second to derive a key from a passphrase (PBKDF2, 256,000
 key is derived once for a file and passed to its connections. SQLCipher can still open the file with the passphrase. The
 salt is read through SQLCipher: opening the file outside of SQLite would drop SQLite's locks.
 
-`rewrite` encrypts a file, decrypts it, or changes its key. It writes a new file, which replaces the old one when it is
-complete. Meanwhile `rewrite` holds SQLite's exclusive lock, so nobody else has the old file open. It overwrites the
-first page before it releases the lock, so that a waiting process finds no database there, and loses no writes.
+`rewrite_file` encrypts a file, decrypts it, or changes its key. It writes a new file, which replaces the old one when
+it is complete. Meanwhile `rewrite_file` holds SQLite's exclusive lock, so nobody else has the old file open. It
+overwrites the first page before it releases the lock, so that a waiting process finds no database there, and loses no
+writes.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from typing import Any
 from langchain_agentmem import errors
 from langchain_agentmem.base.encryption_key import EncryptionKey
 from langchain_agentmem.base.events import Progress, Watch
-from langchain_agentmem.base.files import made_private, whole_copy
+from langchain_agentmem.base.files import create_private, replace_atomically
 from langchain_agentmem.errors import safe_repr
 
 APPLICATION_ID = 0x41474D45
 """Marks our files in SQLite's header ("AGME"), so that another program's database is never taken for ours."""
-PLAIN_BEGINS = b"SQLite format 3\0"
-ROUNDS = 256_000
+SQLITE_MAGIC = b"SQLite format 3\0"
+PBKDF2_ROUNDS = 256_000
 """Of PBKDF2, as SQLCipher 4 has it."""
 
 
@@ -59,36 +60,36 @@ class Cipher:
 
     def __init__(self, key: EncryptionKey) -> None:
         self.driver = sqlcipher()
-        self.key = key.asked()
-        self._made: dict[str, EncryptionKey] = {}
+        self.key = key.resolve()
+        self._derived_keys: dict[str, EncryptionKey] = {}
 
     def unlock(self, connection: Any) -> None:
         """Set the key of a connection, before it reads or writes anything."""
         if isinstance(self.key(), str):
             connection.set_key(f"x'{'0' * 64}'")  # which tells the salt, and makes no key
             salt = connection.execute("pragma cipher_salt").fetchone()[0]
-            connection.set_key(self._specified(salt))
+            connection.set_key(self._derive_key(salt))
         else:
-            connection.set_key(self.specified())
+            connection.set_key(self.new_file_key())
 
-    def specified(self) -> str:
+    def new_file_key(self) -> str:
         """Return the key for another file in SQLCipher's form, with a new salt for a passphrase."""
         given = self.key()
-        return f"x'{given.hex()}'" if isinstance(given, bytes) else self._specified(os.urandom(16).hex())
+        return f"x'{given.hex()}'" if isinstance(given, bytes) else self._derive_key(os.urandom(16).hex())
 
-    def _specified(self, salt: str) -> str:
-        if salt not in self._made:
-            made = hashlib.pbkdf2_hmac("sha512", str(self.key()).encode(), bytes.fromhex(salt), ROUNDS, 32)
-            self._made = {salt: EncryptionKey(f"x'{made.hex()}{salt}'")}
-        return str(self._made[salt]())
+    def _derive_key(self, salt: str) -> str:
+        if salt not in self._derived_keys:
+            derived = hashlib.pbkdf2_hmac("sha512", str(self.key()).encode(), bytes.fromhex(salt), PBKDF2_ROUNDS, 32)
+            self._derived_keys = {salt: EncryptionKey(f"x'{derived.hex()}{salt}'")}
+        return str(self._derived_keys[salt]())
 
 
-def errors_of(key: EncryptionKey | None) -> type[Exception]:
+def error_class(key: EncryptionKey | None) -> type[Exception]:
     """Return the base class of the errors of a file's driver."""
     return sqlite3.Error if key is None else sqlcipher().Error
 
 
-def connected(path: Path | str, key: EncryptionKey | None, *, driver: Any = None, **options: Any) -> Any:
+def connect(path: Path | str, key: EncryptionKey | None, *, driver: Any = None, **options: Any) -> Any:
     """Open a connection to a file, by the driver that fits.
 
     Args:
@@ -108,13 +109,13 @@ def connected(path: Path | str, key: EncryptionKey | None, *, driver: Any = None
     return connection
 
 
-def begins_plain(path: Path) -> bool:
+def is_plain_file(path: Path) -> bool:
     """Return whether a file begins like an unencrypted SQLite file."""
     with path.open("rb") as file:
-        return file.read(len(PLAIN_BEGINS)) == PLAIN_BEGINS
+        return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
 
 
-def rewrite(path: Path, key: EncryptionKey | None, new_key: EncryptionKey | None, progress: Watch | None) -> None:
+def rewrite_file(path: Path, key: EncryptionKey | None, new_key: EncryptionKey | None, progress: Watch | None) -> None:
     """Write a file anew under another key.
 
     Args:
@@ -132,36 +133,36 @@ def rewrite(path: Path, key: EncryptionKey | None, new_key: EncryptionKey | None
     """
     driver, name = sqlcipher(), safe_repr(str(path))
     path = path.resolve()
-    key, new_key = (None if each is None else each.asked() for each in (key, new_key))
-    tell = progress or (lambda _: None)
+    key, new_key = (None if each is None else each.resolve() for each in (key, new_key))
+    report = progress if progress is not None else lambda _: None
     try:
         # What is opened here is closed after SQLite's connection: closing it drops SQLite's locks.
-        with path.open("rb+") as old, _alone(path, key) as source:
+        with path.open("rb+") as old, _connect_exclusive(path, key) as source:
             if source.execute("pragma application_id").fetchone()[0] != APPLICATION_ID:
                 raise errors.ForeignDatabase(f"{name} is no database of langchain-agentmem.")
-            _check_whole(source, path)
-            with whole_copy(path) as made:
-                tell(Progress("copying", 0, 2))
-                _export(source, made, new_key)
-                tell(Progress("checking", 1, 2))
-                with _alone(made, new_key) as copy:
-                    _check_whole(copy, path)
+            _check_integrity(source, path)
+            with replace_atomically(path) as temp:
+                report(Progress("copying", 0, 2))
+                _export(source, temp, new_key)
+                report(Progress("checking", 1, 2))
+                with _connect_exclusive(temp, new_key) as copy:
+                    _check_integrity(copy, path)
                     copy.execute("pragma journal_mode = wal").fetchone()
                 # What lies next to the old file must not be taken for the new one's.
                 source.execute("pragma journal_mode = delete").fetchone()
                 for suffix in ("-shm", "-journal"):
                     Path(f"{path}{suffix}").unlink(missing_ok=True)
-            _sync(path.parent)
+            _sync_folder(path.parent)
             os.pwrite(old.fileno(), bytes(4_096), 0)  # who had the key has read the salt that the page begins with
-            tell(Progress("checking", 2, 2))
+            report(Progress("checking", 2, 2))
     except (OSError, driver.Error) as error:
-        raise file_error(error, path, "rewritten", keyed=key is not None) from error
+        raise file_error(error, path, "rewritten", has_key=key is not None) from error
 
 
 @contextlib.contextmanager
-def _alone(path: Path, key: EncryptionKey | None) -> Iterator[Any]:
+def _connect_exclusive(path: Path, key: EncryptionKey | None) -> Iterator[Any]:
     """Open a connection that locks all others out until it is closed."""
-    connection = connected(path, key, driver=sqlcipher(), timeout=0, isolation_level=None)
+    connection = connect(path, key, driver=sqlcipher(), timeout=0, isolation_level=None)
     with contextlib.closing(connection):
         for statement in (
             "pragma temp_store = memory", "pragma locking_mode = exclusive", "begin exclusive", "commit",
@@ -170,15 +171,15 @@ def _alone(path: Path, key: EncryptionKey | None) -> Iterator[Any]:
         yield connection
 
 
-def _check_whole(connection: Any, path: Path) -> None:
+def _check_integrity(connection: Any, path: Path) -> None:
     problem = connection.execute("pragma integrity_check(1)").fetchone()[0]
     if problem != "ok":
         raise errors.DatabaseUnreadable(f"{safe_repr(str(path))} or its new file is not whole: {problem}.")
 
 
-def _export(source: Any, made: Path, key: EncryptionKey | None) -> None:
+def _export(source: Any, target: Path, key: EncryptionKey | None) -> None:
     """Write what a connection's database holds to an empty file."""
-    source.execute("attach ? as made key ?", (str(made), "" if key is None else Cipher(key).specified()))
+    source.execute("attach ? as made key ?", (str(target), "" if key is None else Cipher(key).new_file_key()))
     for pragma in ("auto_vacuum", "application_id", "user_version"):
         [value] = source.execute(f"pragma main.{pragma}").fetchone()
         source.execute(f"pragma made.{pragma} = {value}")
@@ -187,7 +188,7 @@ def _export(source: Any, made: Path, key: EncryptionKey | None) -> None:
     source.execute("detach made")
 
 
-def _sync(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     """Make the names in a folder survive a power cut, if the system can."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
@@ -197,33 +198,33 @@ def _sync(folder: Path) -> None:
             os.close(handle)
 
 
-def file_error(error: Exception, path: Path, done: str, *, keyed: bool) -> errors.AgentMemoryError:
+def file_error(error: Exception, path: Path, action: str, *, has_key: bool) -> errors.AgentMemoryError:
     """Return our error for a failure to rewrite or copy a file.
 
     Args:
         error: The failure, of the operating system or of the driver.
         path: The file.
-        done: The participle of what failed.
-        keyed: Whether a key was given.
+        action: The participle of what failed.
+        has_key: Whether a key was given.
     """
     name = safe_repr(str(path))
     if getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
         return errors.DatabaseBusy(f"{name} is open in another program. End that program first.")
     if "file is not a database" in str(error):  # SQLCipher's driver gives no code when a backup fails
-        return errors.DatabaseUnreadable(no_database(str(path), keyed=keyed))
+        return errors.DatabaseUnreadable(unreadable_message(str(path), has_key=has_key))
     kind = errors.InvalidInput if isinstance(error, OSError) else errors.StorageError
-    return kind(f"{name} cannot be {done}: {error}. It is as it was.")
+    return kind(f"{name} cannot be {action}: {error}. It is as it was.")
 
 
-def no_database(path: str, *, keyed: bool) -> str:
+def unreadable_message(path: str, *, has_key: bool) -> str:
     """Return the error message for a file that SQLite does not accept as a database.
 
     Args:
         path: The file.
-        keyed: Whether a key was given.
+        has_key: Whether a key was given.
     """
     name = safe_repr(path)
-    if keyed:
+    if has_key:
         return (
             f"The key does not fit {name}, or that is damaged, or is not encrypted. Open it without a key, or encrypt "
             "it first: agentmem key DATABASE encrypt."
@@ -234,12 +235,12 @@ def no_database(path: str, *, keyed: bool) -> str:
     )
 
 
-def copied_file(file: Path, place: Path, key: EncryptionKey | None = None) -> None:
+def copy_file(file: Path, target: Path, key: EncryptionKey | None = None) -> None:
     """Copy a database's file, with what its log holds if it is in use.
 
     Args:
         file: The database.
-        place: Where to; nothing is there.
+        target: Where to; nothing is there.
         key: Its key, if it is encrypted, and that of the copy.
 
     Raises:
@@ -248,12 +249,12 @@ def copied_file(file: Path, place: Path, key: EncryptionKey | None = None) -> No
         StorageError: The driver failed otherwise.
     """
     try:
-        made_private(place)
+        create_private(target)
         logs = (Path(f"{file}-wal"), Path(f"{file}-journal"))
         if not any(log.exists() and log.stat().st_size for log in logs):
-            shutil.copyfile(file, place)
+            shutil.copyfile(file, target)
             return
-        with contextlib.closing(connected(file, key)) as source, contextlib.closing(connected(place, key)) as made:
-            source.backup(made)
-    except (OSError, errors_of(key)) as error:
-        raise file_error(error, file, f"copied to {safe_repr(str(place))}", keyed=bool(key)) from error
+        with contextlib.closing(connect(file, key)) as source, contextlib.closing(connect(target, key)) as copy:
+            source.backup(copy)
+    except (OSError, error_class(key)) as error:
+        raise file_error(error, file, f"copied to {safe_repr(str(target))}", has_key=bool(key)) from error

@@ -25,29 +25,29 @@ from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypedDict, Typ
 from annotated_types import Ge, Interval
 
 from langchain_agentmem import errors
-from langchain_agentmem.base.argument_checks import USUAL_LIMITS, MemoryLimits, check_options
-from langchain_agentmem.base.concurrency import THREAD_NAME, PerProcess, is_in_reading_lane, place_given_up
+from langchain_agentmem.base.argument_checks import DEFAULT_LIMITS, MemoryLimits, check_options
+from langchain_agentmem.base.concurrency import THREAD_NAME, PerProcess, is_in_read_worker, release_slot
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.errors import safe_repr
-from langchain_agentmem.storage.queries import DIALECTS, query, sized
+from langchain_agentmem.storage.queries import DIALECTS, query, value_parameters
 from langchain_agentmem.storage.transaction import Operation, Select, Transaction
 
 T = TypeVar("T")
 
-LONGEST = 7 * 24 * 3600
+MAX_WAIT_SECONDS = 7 * 24 * 3600
 """The allowed seconds of a wait."""
 
 SCHEMA = "agentmem"
 POOL_SIZE = 10
-_SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
+_SCHEMA_NAME = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
 
 
 class OpeningOptions(TypedDict, total=False):
     """The options of `DatabaseOptions`, as parts of the memory pass them on."""
 
     synchronous: Literal["NORMAL", "FULL"]
-    busy_timeout: Annotated[float, Interval(ge=0, le=LONGEST)]
-    timeout: Annotated[float, Interval(ge=0, le=LONGEST)]
+    busy_timeout: Annotated[float, Interval(ge=0, le=MAX_WAIT_SECONDS)]
+    timeout: Annotated[float, Interval(ge=0, le=MAX_WAIT_SECONDS)]
     schema: str
     pool_size: Annotated[int, Ge(1)]
     read_only: bool
@@ -79,7 +79,7 @@ class DatabaseOptions(NamedTuple):
     pool_size: int = POOL_SIZE
     read_only: bool = False
     migrate: bool = True
-    limits: MemoryLimits = USUAL_LIMITS
+    limits: MemoryLimits = DEFAULT_LIMITS
     key: EncryptionKey | None = None
 
     @classmethod
@@ -88,7 +88,7 @@ class DatabaseOptions(NamedTuple):
         key = EncryptionKey.of(options.pop("key", None))
         return cls(**options)._replace(key=key)  # type: ignore[arg-type]  # the one that is not there any more
 
-    def checked(self) -> DatabaseOptions:
+    def check(self) -> DatabaseOptions:
         """Return the options after checking them.
 
         Raises:
@@ -101,7 +101,7 @@ class DatabaseOptions(NamedTuple):
         checked = self._replace(**check_options(OpeningOptions, options))
         if not isinstance(self.limits, MemoryLimits):
             raise errors.InvalidInput(f"limits must be MemoryLimits(...), not {safe_repr(self.limits)}.")
-        if not _SCHEMA.fullmatch(self.schema):
+        if not _SCHEMA_NAME.fullmatch(self.schema):
             raise errors.InvalidInput(f"schema must be a name of a-z, 0-9 and _, not {safe_repr(self.schema)}.")
         return checked
 
@@ -142,15 +142,15 @@ class ActiveCalls:
     """The running calls of one process.
 
     Attributes:
-        changed: Guards the others, and is notified when a call has ended.
+        condition: Guards the others, and is notified when a call has ended.
         running: The threads inside a call. A thread may be listed twice.
-        held: No call may begin now, except within another.
+        paused: No call may begin now, except within another.
     """
 
     def __init__(self) -> None:
-        self.changed = threading.Condition()
+        self.condition = threading.Condition()
         self.running: list[int] = []
-        self.held = False
+        self.paused = False
 
 
 class RollbackRequested(Exception):
@@ -171,25 +171,25 @@ class Engine(ABC):
     Attributes:
         dialect: "sqlite" or "postgres".
         path: The location of the database, in the form for errors.
-        lasting: Written data outlasts the engine.
+        persistent: Written data outlasts the engine.
         encrypted: A key encrypts written data.
-        opening: The options of the opening.
+        options: The options of the opening.
     """
 
     dialect: str
     path: str
-    lasting: bool = True
+    persistent: bool = True
     encrypted: bool = False
 
-    _opening = PerProcess(threading.Lock)
+    _close_lock = PerProcess(threading.Lock)
     _calls = PerProcess(ActiveCalls)
 
-    def __init__(self, opening: DatabaseOptions) -> None:
-        self.opening = opening.checked()
+    def __init__(self, options: DatabaseOptions) -> None:
+        self.options = options.check()
         self._closed = False
 
     @abstractmethod
-    def _run(self, do: Operation[T], *, write: bool) -> T:
+    def _run(self, operation: Operation[T], *, write: bool) -> T:
         """Run an operation in one transaction, in this thread."""
 
     @abstractmethod
@@ -215,9 +215,9 @@ class Engine(ABC):
         elif not row["waiting"]:
             yield HealthCheck("vectors", "ok", f"every document has one of {row['dimensions']:,} dimensions")
         else:
-            lag = f"{row['waiting']:,} documents wait for their vectors, and are found by words alone until then."
+            text = f"{row['waiting']:,} documents wait for their vectors, and are found by words alone until then."
             yield HealthCheck(
-                "vectors", "note", lag, "Open the memory with its embeddings (index=...) and call settle()."
+                "vectors", "note", text, "Open the memory with its embeddings (index=...) and call settle()."
             )
 
     @abstractmethod
@@ -241,11 +241,11 @@ class Engine(ABC):
         """
         raise NotImplementedError
 
-    def read(self, do: Operation[T]) -> T:
+    def read(self, operation: Operation[T]) -> T:
         """Run an operation that only reads, on one snapshot.
 
         Args:
-            do: The operation.
+            operation: The operation.
 
         Returns:
             What the operation returns.
@@ -254,14 +254,14 @@ class Engine(ABC):
             MemoryClosed: The engine was closed.
             StorageError: The database failed.
         """
-        with self._in_use():
-            return self._run(do, write=False)
+        with self._active_call():
+            return self._run(operation, write=False)
 
-    def write(self, do: Operation[T]) -> T:
+    def write(self, operation: Operation[T]) -> T:
         """Run an operation that may write: all of it is stored, or nothing.
 
         Args:
-            do: The operation; it is called again if another writer came first.
+            operation: The operation; it is called again if another writer came first.
 
         Returns:
             What the operation returns.
@@ -271,24 +271,24 @@ class Engine(ABC):
             DatabaseReadOnly: The database was opened read-only.
             StorageError: The database failed; nothing was written.
         """
-        if self.opening.read_only:
+        if self.options.read_only:
             raise errors.DatabaseReadOnly(f"{safe_repr(self.path)} was opened with read_only=True, and is not written.")
         # A call that mostly reads waits for other writers here, and readers do not wait for it.
-        with self._in_use(), place_given_up() if is_in_reading_lane() else contextlib.nullcontext():
-            return self._run(do, write=True)
+        with self._active_call(), release_slot() if is_in_read_worker() else contextlib.nullcontext():
+            return self._run(operation, write=True)
 
-    def rehearse(self, do: Operation[T]) -> T:
+    def rehearse(self, operation: Operation[T]) -> T:
         """Run an operation as `write` does, then roll back everything it wrote.
 
         Args:
-            do: The operation.
+            operation: The operation.
 
         Returns:
             What the operation returns.
         """
 
         def rehearsal(tx: Transaction) -> NoReturn:
-            raise RollbackRequested(do(tx))
+            raise RollbackRequested(operation(tx))
 
         try:
             self.write(rehearsal)
@@ -297,59 +297,59 @@ class Engine(ABC):
 
     def close(self) -> None:
         """Wait for what runs, then close. Closing twice is harmless."""
-        calls, this = self._calls, threading.get_ident()
-        with self._opening, calls.changed:
+        calls, current = self._calls, threading.get_ident()
+        with self._close_lock, calls.condition:
             if self._closed:
                 return
             self._closed = True
         # The last user of a database may let go of it in a worker, within another call.
-        inside = threading.current_thread().name == THREAD_NAME
-        with calls.changed:
-            calls.changed.wait_for(lambda: inside or all(thread == this for thread in calls.running))
-            calls.running.append(this)
+        is_worker = threading.current_thread().name == THREAD_NAME
+        with calls.condition:
+            calls.condition.wait_for(lambda: is_worker or all(thread == current for thread in calls.running))
+            calls.running.append(current)
         try:
             self._close()
         finally:
-            self._leave()
+            self._end_call()
 
     @property
-    def usable(self) -> bool:
+    def is_open(self) -> bool:
         """True while the engine is open."""
         return not self._closed
 
     @contextlib.contextmanager
-    def _in_use(self) -> Iterator[None]:
+    def _active_call(self) -> Iterator[None]:
         """Keep the engine open until the block ends."""
-        self._check()
-        calls, this = self._calls, threading.get_ident()
-        with calls.changed:
-            while calls.held and this not in calls.running:
-                calls.changed.wait()
+        self._check_open()
+        calls, current = self._calls, threading.get_ident()
+        with calls.condition:
+            while calls.paused and current not in calls.running:
+                calls.condition.wait()
             if self._closed:
                 raise errors.MemoryClosed
-            calls.running.append(this)
+            calls.running.append(current)
         try:
             yield
         finally:
-            self._leave()
+            self._end_call()
 
-    def _leave(self) -> None:
+    def _end_call(self) -> None:
         calls = self._calls
-        with calls.changed:
+        with calls.condition:
             calls.running.remove(threading.get_ident())
-            if self._closed or calls.held:
-                calls.changed.notify_all()
+            if self._closed or calls.paused:
+                calls.condition.notify_all()
 
     def _check_sizes(self, query: str, parameters: dict[str, Any] | list[dict[str, Any]]) -> None:
         """Refuse values that are larger than the limits, before they are written."""
-        if (held := sized(self.dialect, query)) is not None:
-            self.opening.limits.check_rows(query, held, parameters)
+        if (value_names := value_parameters(self.dialect, query)) is not None:
+            self.options.limits.check_rows(query, value_names, parameters)
 
-    def _check(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise errors.MemoryClosed
 
-    def _pending(self, tables: set[str], applied: Callable[[], Iterable[Any]]) -> list[Migration]:
+    def _pending_migrations(self, tables: set[str], applied: Callable[[], Iterable[Any]]) -> list[Migration]:
         """Return the migrations to be made on opening.
 
         Args:
@@ -363,41 +363,42 @@ class Engine(ABC):
             NothingStored: None was ever made, and this opening may make none.
             DatabaseReadOnly: There are some, and this opening may not make them.
         """
-        where = safe_repr(self.path) + (
-            f", schema {safe_repr(self.opening.schema)}," if self.dialect == "postgres" else ""
+        location = safe_repr(self.path) + (
+            f", schema {safe_repr(self.options.schema)}," if self.dialect == "postgres" else ""
         )
-        if tables and RECORDS not in tables:
+        if tables and MIGRATION_TABLE not in tables:
             raise errors.ForeignDatabase(
-                f"{where} holds another program's tables ({', '.join(sorted(tables)[:3])}). Give langchain-agentmem a "
+                f"{location} holds another program's tables ({', '.join(sorted(tables)[:3])}). Give "
+                "langchain-agentmem a "
                 "file or schema of its own. Databases of other programs are read by: agentmem import-from."
             )
-        made = {row["name"] for row in applied()} if tables else set()
-        if "0001_log" in made:
+        applied_names = {row["name"] for row in applied()} if tables else set()
+        if "0001_log" in applied_names:
             raise errors.StorageError(
-                f"{where} was written by a development version of langchain-agentmem, before 0.1.0. There is no "
+                f"{location} was written by a development version of langchain-agentmem, before 0.1.0. There is no "
                 "upgrade path: start with a new database."
             )
         known = migrations(self.dialect)
-        if unknown := sorted(made.difference(migration.name for migration in known)):
+        if unknown := sorted(applied_names.difference(migration.name for migration in known)):
             raise errors.NewerDatabase(
-                f"{where} has the schema change {safe_repr(unknown[0])}, which this version of langchain-agentmem does "
-                "not know. Upgrade the package to open it."
+                f"{location} has the schema change {safe_repr(unknown[0])}, which this version of langchain-agentmem "
+                "does not know. Upgrade the package to open it."
             )
-        pending = [migration for migration in known if migration.name not in made]
-        if pending and (self.opening.read_only or not self.opening.migrate):
+        pending = [migration for migration in known if migration.name not in applied_names]
+        if pending and (self.options.read_only or not self.options.migrate):
             if not tables:
                 raise errors.NothingStored(
-                    f"Nothing is stored in {where} and this opening makes no memory there. Check the name, restore a "
-                    "backup, or make one with: agentmem migrate URL"
+                    f"Nothing is stored in {location} and this opening makes no memory there. Check the name, restore "
+                    "a backup, or make one with: agentmem migrate URL"
                 )
             raise errors.DatabaseReadOnly(
-                f"{where} was written by an older version, and this opening may not change that. Let a role that may "
-                "do so run: agentmem migrate URL"
+                f"{location} was written by an older version, and this opening may not change that. Let a role that "
+                "may do so run: agentmem migrate URL"
             )
         return pending
 
 
-RECORDS = "agentmem_migration"
+MIGRATION_TABLE = "agentmem_migration"
 
 
 def migrate(pending: Iterable[Migration], run: Callable[[str], object]) -> None:
@@ -407,10 +408,10 @@ def migrate(pending: Iterable[Migration], run: Callable[[str], object]) -> None:
         pending: The migrations.
         run: Runs a script.
     """
-    run(f"create table if not exists {RECORDS} (name text primary key, applied_at bigint not null);")
+    run(f"create table if not exists {MIGRATION_TABLE} (name text primary key, applied_at bigint not null);")
     for migration in pending:
         run(migration.sql)
-        run(f"insert into {RECORDS} (name, applied_at) values ('{migration.name}', {time.time_ns() // 1000});")  # noqa: S608 - our own
+        run(f"insert into {MIGRATION_TABLE} (name, applied_at) values ('{migration.name}', {time.time_ns() // 1000});")  # noqa: S608 - our own
 
 
 class Migration(NamedTuple):
@@ -420,7 +421,7 @@ class Migration(NamedTuple):
     sql: str
 
 
-TYPES = {
+COLUMN_TYPES = {
     "id": ("integer primary key", "bigint generated always as identity primary key"),
     "serial": ("integer primary key autoincrement", "bigint generated always as identity primary key"),
     "int": ("integer", "bigint"),
@@ -444,6 +445,6 @@ def migrations(dialect: str) -> tuple[Migration, ...]:
     def text_of(name: str) -> str:
         files = [folder.joinpath(f"{name}{ending}.sql") for ending in ("", f".{dialect}")]
         text = "\n".join(file.read_text(encoding="utf-8") for file in files if file.is_file())
-        return re.sub(r"\{(\w+)\}", lambda match: TYPES[match[1]][DIALECTS.index(dialect)], text)
+        return re.sub(r"\{(\w+)\}", lambda match: COLUMN_TYPES[match[1]][DIALECTS.index(dialect)], text)
 
     return tuple(Migration(name, text_of(name)) for name in names)

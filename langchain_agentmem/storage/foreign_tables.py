@@ -18,16 +18,16 @@ from langchain_agentmem.errors import InvalidInput, MissingExtra, safe_repr
 Columns = Mapping[str, frozenset[str]]
 """The columns of tables, by the names of the tables."""
 
-_TABLES = "select m.name, p.name from sqlite_master m, pragma_table_info(m.name) p where m.type = 'table'"
-_PAGE = 500
+_COLUMNS_QUERY = "select m.name, p.name from sqlite_master m, pragma_table_info(m.name) p where m.type = 'table'"
+_PAGE_ROWS = 500
 
 
 def columns_in(connection: sqlite3.Connection) -> Columns:
     """Return the columns of the tables of a SQLite database."""
-    return _grouped(connection.execute(_TABLES))
+    return _group_columns(connection.execute(_COLUMNS_QUERY))
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """Quote a name for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
@@ -46,22 +46,22 @@ class ForeignTables:
         failure: What the driver raises.
     """
 
-    def __init__(self, name: str, columns: Columns, cursor: Callable[[], Any], failure: type[Exception]) -> None:
+    def __init__(self, name: str, columns: Columns, cursor: Callable[[], Any], error_class: type[Exception]) -> None:
         self.name = name
         self.columns = columns
-        self._cursor, self._failure = cursor, failure
+        self._cursor, self._error_class = cursor, error_class
 
     def _read(self, statement: str) -> Iterator[dict[str, Any]]:
-        with _told(self.name, self._failure):
+        with _translate_errors(self.name, self._error_class):
             cursor = self._cursor()
             try:
                 cursor.execute(statement)
                 names = [column[0] for column in cursor.description]
-                while page := cursor.fetchmany(_PAGE):
+                while page := cursor.fetchmany(_PAGE_ROWS):
                     for row in page:
                         yield dict(zip(names, row, strict=True))
             finally:
-                with suppress(self._failure):  # the connection may have been closed meanwhile
+                with suppress(self._error_class):  # the connection may have been closed meanwhile
                     cursor.close()
 
     def rows(self, table: str, *order: str) -> Iterator[dict[str, Any]]:
@@ -74,13 +74,15 @@ class ForeignTables:
         Raises:
             InvalidInput: The database cannot be read.
         """
-        by = ", ".join(quoted(each) for each in order if each in self.columns[table])
-        return self._read(f"select * from {quoted(table)}" + (f" order by {by}" if by else ""))  # noqa: S608
+        order_by = ", ".join(quote_name(each) for each in order if each in self.columns[table])
+        return self._read(f"select * from {quote_name(table)}" + (f" order by {order_by}" if order_by else ""))  # noqa: S608
 
-    def counts(self, table: str, column: str) -> dict[Any, int]:
+    def count_values(self, table: str, column: str) -> dict[Any, int]:
         """Count the rows of a table by the values of a column, in the order of the values."""
-        counted = f"select {quoted(column)} as value, count(*) as count from {quoted(table)} group by 1 order by 1"  # noqa: S608
-        return {row["value"]: int(row["count"]) for row in self._read(counted)}
+        statement = (
+            f"select {quote_name(column)} as value, count(*) as count from {quote_name(table)} group by 1 order by 1"  # noqa: S608
+        )
+        return {row["value"]: int(row["count"]) for row in self._read(statement)}
 
 
 @contextmanager
@@ -95,24 +97,24 @@ def foreign_tables(source: Path | str) -> Iterator[ForeignTables]:
         MissingExtra: It is one of PostgreSQL's, and psycopg is not installed.
     """
     with ExitStack() as stack:
-        yield _postgres(source, stack) if isinstance(source, str) else _sqlite(source, stack)
+        yield _open_postgres(source, stack) if isinstance(source, str) else _open_sqlite(source, stack)
 
 
-def read_only(path: Path) -> sqlite3.Connection:
+def open_read_only(path: Path) -> sqlite3.Connection:
     """Open a SQLite file read-only.
 
     While nobody else has the file open, no file is written next to it either.
     """
     # A file whose log was folded into it is opened by nobody; to be read only, it must not get a log again.
-    resting = _has_log_format(path) and not path.with_name(path.name + "-wal").exists()
-    uri = f"file:{quote(str(path.absolute()))}?mode=ro" + ("&immutable=1" if resting else "")
+    is_idle = _has_log_format(path) and not path.with_name(path.name + "-wal").exists()
+    uri = f"file:{quote(str(path.absolute()))}?mode=ro" + ("&immutable=1" if is_idle else "")
     return sqlite3.connect(uri, uri=True, check_same_thread=False)
 
 
-def _sqlite(path: Path, stack: ExitStack) -> ForeignTables:
+def _open_sqlite(path: Path, stack: ExitStack) -> ForeignTables:
     name = safe_repr(str(path))
-    with _told(name, sqlite3.Error):
-        connection = stack.enter_context(closing(read_only(path)))
+    with _translate_errors(name, sqlite3.Error):
+        connection = stack.enter_context(closing(open_read_only(path)))
         connection.text_factory = lambda data: str(data, "utf-8", "replace")
         connection.execute("begin")
         columns = columns_in(connection)
@@ -120,11 +122,11 @@ def _sqlite(path: Path, stack: ExitStack) -> ForeignTables:
 
 
 def _has_log_format(path: Path) -> bool:
-    with _told(safe_repr(str(path)), OSError), path.open("rb") as file:
+    with _translate_errors(safe_repr(str(path)), OSError), path.open("rb") as file:
         return file.read(19)[18:] == b"\x02"  # where the header says whether there is a write-ahead log
 
 
-def _postgres(url: str, stack: ExitStack) -> ForeignTables:
+def _open_postgres(url: str, stack: ExitStack) -> ForeignTables:
     try:
         import psycopg  # noqa: PLC0415 - an extra
 
@@ -132,11 +134,11 @@ def _postgres(url: str, stack: ExitStack) -> ForeignTables:
     except ImportError as error:
         raise MissingExtra("Reading from PostgreSQL", "postgres") from error
     name = f"the PostgreSQL database {safe_repr(address_of(url))}"
-    with _told(name, psycopg.Error):
+    with _translate_errors(name, psycopg.Error):
         connection = stack.enter_context(psycopg.connect(url, prepare_threshold=None))
         connection.read_only = True
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        columns = _grouped(
+        columns = _group_columns(
             connection.execute(
                 "select table_name, column_name from information_schema.columns "
                 "where table_schema = any (current_schemas(false))"
@@ -146,15 +148,15 @@ def _postgres(url: str, stack: ExitStack) -> ForeignTables:
     return ForeignTables(name, columns, partial(connection.cursor, name="agentmem_rows"), psycopg.Error)
 
 
-def _grouped(pairs: Iterable[tuple[str, str]]) -> Columns:
-    found: dict[str, set[str]] = {}
+def _group_columns(pairs: Iterable[tuple[str, str]]) -> Columns:
+    grouped: dict[str, set[str]] = {}
     for table, column in pairs:
-        found.setdefault(table, set()).add(column)
-    return {table: frozenset(columns) for table, columns in found.items()}
+        grouped.setdefault(table, set()).add(column)
+    return {table: frozenset(columns) for table, columns in grouped.items()}
 
 
 @contextmanager
-def _told(name: str, *errors: type[Exception]) -> Iterator[None]:
+def _translate_errors(name: str, *errors: type[Exception]) -> Iterator[None]:
     """Translate the errors of a driver into `InvalidInput`."""
     try:
         yield

@@ -24,16 +24,16 @@ class SearchableKind:
     """A kind of thing that a search finds.
 
     Attributes:
-        stored_as: The name of the kind in the index.
+        index_name: The name of the kind in the index.
         texts: Reads the texts of the kind, to rebuild the index.
         recollections: Converts hits into results for the user.
-        named: Find the kind only if its conversation is named.
+        needs_conversation: Find the kind only if its conversation is named.
     """
 
-    stored_as: str
+    index_name: str
     texts: TextsOf
     recollections: RecollectionsOf
-    named: bool = False
+    needs_conversation: bool = False
 
 
 @dataclass(kw_only=True, slots=True)
@@ -67,15 +67,15 @@ class RecordedMessage(NamedTuple):
     Attributes:
         entry: The entry of the log; its key is the name of the message there.
         hash: The digest of the message's body.
-        nameless: The message has no id. Its content and the count of earlier equal contents name it.
-        made: A compaction made or altered the message, so it is no newer version of the original message.
+        has_no_id: The message has no id. Its content and the count of earlier equal contents name it.
+        is_compacted: A compaction made or altered the message, so it is no newer version of the original message.
         new: The message was missing, or had other content.
     """
 
     entry: Any
     hash: bytes
-    nameless: bool = False
-    made: bool = False
+    has_no_id: bool = False
+    is_compacted: bool = False
     new: bool = False
 
 
@@ -84,18 +84,18 @@ class Part:
     """A feature, with the data that code for all features needs.
 
     Attributes:
-        found: The searchable kinds of the feature by the user's name; a kind may be stored in several forms.
-        usual: Search the feature when a user names no kinds. Default: True.
-        unsettled: Returns whether entries wait to be indexed before a search. Default: none wait.
+        search_kinds: The searchable kinds of the feature by the user's name; a kind may be stored in several forms.
+        is_default: Search the feature when a user names no kinds. Default: True.
+        has_pending: Returns whether entries wait to be indexed before a search. Default: none wait.
         settle: Indexes the waiting entries.
         tables: The feature's tables, by the name that `stats` uses for that part of the database.
         verify: The feature's checks, by name; each returns the faults as sentences.
         erase: Deletes the data that an erasure names.
     """
 
-    found: Mapping[str, Sequence[SearchableKind]] = field(default_factory=dict)
-    usual: bool = True
-    unsettled: Operation[bool] | None = None
+    search_kinds: Mapping[str, Sequence[SearchableKind]] = field(default_factory=dict)
+    is_default: bool = True
+    has_pending: Operation[bool] | None = None
     settle: Operation[Any] | None = None
     tables: Mapping[str, Sequence[str]] = field(default_factory=dict)
     verify: Mapping[str, Operation[list[str]]] = field(default_factory=dict)
@@ -108,7 +108,7 @@ class Parts:
     Attributes:
         all: The features.
         kinds: The kinds that a user can search.
-        usual_kinds: The kinds that are searched when the user names none.
+        default_kinds: The kinds that are searched when the user names none.
         texts: The readers of texts, by the index's name of their kind.
         recollections: The converters of hits into results for the user, by the same names.
 
@@ -118,23 +118,28 @@ class Parts:
 
     def __init__(self, parts: Iterable[Part]) -> None:
         self.all = tuple(parts)
-        kinds = sorted((name, each.usual) for each in self.all for name in each.found)
+        kinds = sorted((name, each.is_default) for each in self.all for name in each.search_kinds)
         self.kinds = tuple(name for name, _ in kinds)
-        self.usual_kinds = tuple(name for name, usual in kinds if usual)
-        self._found = {name: tuple(each.found[name]) for each in self.all for name in each.found}
-        every = list(chain.from_iterable(self._found.values()))
-        self.texts: Mapping[str, TextsOf] = {each.stored_as: each.texts for each in every}
-        self.recollections: Mapping[str, RecollectionsOf] = {each.stored_as: each.recollections for each in every}
+        self.default_kinds = tuple(name for name, is_default in kinds if is_default)
+        self._kinds_by_name = {name: tuple(each.search_kinds[name]) for each in self.all for name in each.search_kinds}
+        all_kinds = list(chain.from_iterable(self._kinds_by_name.values()))
+        self.texts: Mapping[str, TextsOf] = {each.index_name: each.texts for each in all_kinds}
+        self.recollections: Mapping[str, RecollectionsOf] = {each.index_name: each.recollections for each in all_kinds}
 
-    def stored_as(self, kinds: Sequence[str] | None, *, named: bool = False) -> tuple[str, ...]:
+    def index_names(self, kinds: Sequence[str] | None, *, has_conversation: bool = False) -> tuple[str, ...]:
         """Return the index's names for the kinds that a user searches.
 
         Args:
-            kinds: Some of `kinds`; None for `usual_kinds`.
-            named: True if the search names a conversation.
+            kinds: Some of `kinds`; None for `default_kinds`.
+            has_conversation: True if the search names a conversation.
         """
-        wanted = self.usual_kinds if kinds is None else kinds
-        return tuple(each.stored_as for kind in wanted for each in self._found[kind] if named or not each.named)
+        wanted = self.default_kinds if kinds is None else kinds
+        return tuple(
+            each.index_name
+            for kind in wanted
+            for each in self._kinds_by_name[kind]
+            if has_conversation or not each.needs_conversation
+        )
 
 
 @cache
@@ -144,7 +149,7 @@ def all_parts() -> Parts:
 
 
 @cache
-def thread_listener() -> Any:
+def thread_recorder() -> Any:
     """Return the module that records the messages of threads."""
     return import_module("langchain_agentmem.conversations.recorded_messages")
 

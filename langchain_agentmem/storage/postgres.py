@@ -22,13 +22,13 @@ from functools import cache
 from typing import Any, NoReturn, Self, TypeVar
 
 from langchain_agentmem import errors
-from langchain_agentmem.base.concurrency import reading, writing
-from langchain_agentmem.base.safe_repr import without_passwords
+from langchain_agentmem.base.concurrency import read_workers, write_workers
+from langchain_agentmem.base.safe_repr import mask_passwords
 from langchain_agentmem.errors import safe_repr
 from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.engine import DatabaseOptions, Engine, HealthCheck, RollbackRequested, Sizes
-from langchain_agentmem.storage.queries import load, numbered, query, returns_rows, writes
-from langchain_agentmem.storage.transaction import Operation, Rows, Select, Transaction, Values, refuse
+from langchain_agentmem.storage.queries import is_write, load_queries, number_parameters, query, returns_rows
+from langchain_agentmem.storage.transaction import Operation, Rows, Select, Transaction, Values, raise_ended
 
 try:
     import psycopg
@@ -52,12 +52,12 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-RETRIES = 100
+MAX_RETRIES = 100
 _ADVISORY_LOCK = 0x41474D45
-_CHANGED = ("autocommit", "row_factory", "prepare_threshold", "isolation_level", "read_only")
+_CHANGED_ATTRIBUTES = ("autocommit", "row_factory", "prepare_threshold", "isolation_level", "read_only")
 """The attributes that are changed on a borrowed connection."""
 
-_OLDER_LASTS = """
+_HAS_OLDER = """
     select pg_snapshot_xmin(pg_current_snapshot()) <= %(id)s::xid8
         or exists (
             select from pg_stat_activity
@@ -70,7 +70,7 @@ _OLDER_LASTS = """
 own snapshot does; one that reads here, or in a process of the server that belongs to no database; or a replica's."""
 
 
-_HEALTH = """
+_HEALTH_QUERY = """
     select current_setting('server_version') as version, pg_is_in_recovery() as replica,
         current_setting('max_connections')::int as most, (select sum(numbackends)::int from pg_stat_database) as used,
         bool_and(has_table_privilege(c.oid, 'select')) as reads,
@@ -79,11 +79,11 @@ _HEALTH = """
     from pg_class c where c.relnamespace = to_regnamespace(current_schema()) and c.relkind = 'r'
 """
 """The version and connections of the server, and what this role may do with the tables."""
-CROWDED = 0.8
+CROWDED_SHARE = 0.8
 """The share of the server's connections in use from which they are reported as a problem."""
 
 
-_LOOK_IN = "select set_config('search_path', %s, true)"
+_SET_SEARCH_PATH = "select set_config('search_path', %s, true)"
 
 
 class _UnreachableError(psycopg.OperationalError):
@@ -94,23 +94,29 @@ class _LostError(_UnreachableError):
     """The error of a broken connection, as in a server restart: nothing was written."""
 
 
-_FORGOTTEN = (pg.InvalidSqlStatementName, pg.DuplicatePreparedStatement)
+_POOLER_ERRORS = (pg.InvalidSqlStatementName, pg.DuplicatePreparedStatement)
 """Errors caused by a pooler that poses as the server, and moves a transaction to another server."""
-_RETRIED = (errors.BranchMoved, pg.SerializationFailure, pg.DeadlockDetected, psycopg.IntegrityError, *_FORGOTTEN)
+_RETRIED_ERRORS = (
+    errors.BranchMoved,
+    pg.SerializationFailure,
+    pg.DeadlockDetected,
+    psycopg.IntegrityError,
+    *_POOLER_ERRORS,
+)
 """Errors that another transaction may cause: the operation is run again and finds the new state. A constraint fails if
 one transaction collects content after another found it, but before that stores a reference."""
-_PASSING = (pg.CannotConnectNow, pg.TooManyConnections, pg.AdminShutdown, pg.CrashShutdown)
+_TEMPORARY_ERRORS = (pg.CannotConnectNow, pg.TooManyConnections, pg.AdminShutdown, pg.CrashShutdown)
 """Errors of a reachable server that temporarily accepts no connection, or drops new ones immediately."""
 
-_NO_RIGHT = (
+_NO_PERMISSION = (
     "This role may not do that. Let the owner of the schema grant it, or run: agentmem migrate URL; then open the "
     "database with migrate=False."
 )
-_READS_ONLY = "This server only reads. Name the primary, or open the database with read_only=True."
+_READ_ONLY_SERVER = "This server only reads. Name the primary, or open the database with read_only=True."
 _ERRORS: tuple[tuple[type[Exception], errors.StorageError], ...] = (
-    (pg.ReadOnlySqlTransaction, errors.DatabaseReadOnly(_READS_ONLY)),
-    (pg.InsufficientPrivilege, errors.DatabaseReadOnly(_NO_RIGHT)),
-    (pg.InvalidSchemaName, errors.DatabaseReadOnly(_NO_RIGHT)),  # so is one that the role may not look into
+    (pg.ReadOnlySqlTransaction, errors.DatabaseReadOnly(_READ_ONLY_SERVER)),
+    (pg.InsufficientPrivilege, errors.DatabaseReadOnly(_NO_PERMISSION)),
+    (pg.InvalidSchemaName, errors.DatabaseReadOnly(_NO_PERMISSION)),  # so is one that the role may not look into
     (pg.DiskFull, errors.DatabaseFull()),
     (pg.LockNotAvailable, errors.DatabaseBusy()),
     (pg.QueryCanceled, errors.DatabaseTimeout()),
@@ -122,24 +128,24 @@ _ERRORS: tuple[tuple[type[Exception], errors.StorageError], ...] = (
 
 
 @cache
-def prepared(sql: str) -> PreparedQuery:
+def prepare_query(sql: str) -> PreparedQuery:
     """Translate a query with named parameters for PostgreSQL."""
-    text, names = numbered(sql, "$")
-    return PreparedQuery(text.encode(), names, returns_rows(sql), writes(sql))
+    text, names = number_parameters(sql, "$")
+    return PreparedQuery(text.encode(), names, returns_rows(sql), is_write(sql))
 
 
-_GIVE_RECEIPT = prepared(
+_WRITE_RECEIPT = prepare_query(
     "insert into receipt (session, transactions, at) values (:session, :transactions, :at) "
     "on conflict (session) do update set transactions = excluded.transactions, at = excluded.at"
 )
-_RECEIPT_OF = (  # as soon as what the session is at is carried out or given up
+_READ_RECEIPT = (  # as soon as what the session is at is carried out or given up
     "insert into receipt (session, transactions, at) values (:session, 0, 0) "
     "on conflict (session) do update set at = receipt.at returning transactions"
 )
-_FORGET_RECEIPTS = prepared("delete from receipt where at < :before")
+_DELETE_RECEIPTS = prepare_query("delete from receipt where at < :before")
 
 
-_IDENTITIES = (
+_IDENTITY_COLUMNS = (
     "select table_name as name, column_name as id from information_schema.columns "
     "where table_schema = current_schema() and is_identity = 'YES'"
 )
@@ -162,36 +168,36 @@ class _PostgresTransaction(Transaction):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._execute = self._copy_in = refuse  # the session may serve another transaction soon
+        self._execute = self._copy_in = raise_ended  # the session may serve another transaction soon
 
-    def run(self, query: str, parameters: dict[str, Any], *, ahead: bool = False) -> Rows:
+    def run(self, query: str, parameters: dict[str, Any], *, lazy: bool = False) -> Rows:
         self._check(query, parameters)
-        return self._send(self._sql[query], parameters, ahead=ahead)
+        return self._send(self._sql[query], parameters, lazy=lazy)
 
     def run_many(self, query: str, rows: list[dict[str, Any]]) -> None:
         self._check(query, rows)
-        prepared = self._sql[query]
+        statement = self._sql[query]
         for each in rows:
-            self._execute(prepared, each)
+            self._execute(statement, each)
 
-    def run_sql(self, sql: str, parameters: Mapping[str, Any], *, ahead: bool = False) -> Rows:
-        return self._send(prepared(sql), parameters, ahead=ahead)
+    def run_sql(self, sql: str, parameters: Mapping[str, Any], *, lazy: bool = False) -> Rows:
+        return self._send(prepare_query(sql), parameters, lazy=lazy)
 
-    def _send(self, statement: PreparedQuery, parameters: Mapping[str, Any], *, ahead: bool) -> Rows:
+    def _send(self, statement: PreparedQuery, parameters: Mapping[str, Any], *, lazy: bool) -> Rows:
         answer: Answer = self._execute(statement, parameters)
-        if not statement.returns:
+        if not statement.returns_rows:
             return ()
-        return answer if ahead else answer.rows()
+        return answer if lazy else answer.rows()
 
     def insert_rows(self, table: str, columns: Sequence[str], rows: Sequence[Values]) -> None:
         self._copy_in(f"copy {table} ({', '.join(columns)}) from stdin", rows)
 
     def take_ids(self, table: str, count: int) -> list[int]:
-        numbers = f"select nextval(pg_get_serial_sequence('{table}', 'id')) as id from generate_series(1, :count)"  # noqa: S608 - our own name
-        return sorted(row["id"] for row in self.run_sql(numbers, {"count": count}))
+        sql = f"select nextval(pg_get_serial_sequence('{table}', 'id')) as id from generate_series(1, :count)"  # noqa: S608 - our own name
+        return sorted(row["id"] for row in self.run_sql(sql, {"count": count}))
 
     def advance_ids(self) -> None:
-        for row in self.run_sql(_IDENTITIES, {}):
+        for row in self.run_sql(_IDENTITY_COLUMNS, {}):
             self.run_sql(
                 f"select setval(pg_get_serial_sequence('{row['name']}', '{row['id']}'), max({row['id']})) "  # noqa: S608
                 f"from {row['name']} having max({row['id']}) > 0",
@@ -205,7 +211,7 @@ class PostgresEngine(Engine):
     Args:
         url: A `postgresql://` URL, a connection string such as "host=localhost dbname=app", or a psycopg pool, which is
             used and never closed.
-        opening: The options of the opening. Options for SQLite are ignored.
+        options: The options of the opening. Options for SQLite are ignored.
 
     Raises:
         ForeignDatabase: The schema `agentmem` exists and is not ours.
@@ -216,73 +222,77 @@ class PostgresEngine(Engine):
     dialect = "postgres"
     _pool: Pool | BorrowedPool
 
-    def __init__(self, url: Any, opening: DatabaseOptions = DatabaseOptions()) -> None:  # noqa: B008 - a value
-        super().__init__(opening)
-        for workers in (reading, writing):
-            workers.size = max(workers.size, self.opening.pool_size)
-        self._given: Any = None if isinstance(url, str) else url
-        self._url = url if self._given is None else str(self._given.conninfo)
+    def __init__(self, url: Any, options: DatabaseOptions = DatabaseOptions()) -> None:  # noqa: B008 - a value
+        super().__init__(options)
+        for workers in (read_workers, write_workers):
+            workers.size = max(workers.size, self.options.pool_size)
+        self._caller_pool: Any = None if isinstance(url, str) else url
+        self._url = url if self._caller_pool is None else str(self._caller_pool.conninfo)
         self.path = address_of(self._url)
-        self._sql = {name: prepared(sql) for name, sql in load(self.dialect).items()}
-        self._timeout = self.opening.timeout
-        self._opened = False
+        self._sql = {name: prepare_query(sql) for name, sql in load_queries(self.dialect).items()}
+        self._timeout = self.options.timeout
+        self._is_ready = False
         self._hosts = 1 + str(psycopg.conninfo.conninfo_to_dict(self._url).get("host", "")).count(",")
-        if self._given is None:
-            self._pool = Pool(self._session, size=self.opening.pool_size, timeout=self.opening.busy_timeout)
+        if self._caller_pool is None:
+            self._pool = Pool(self._open_session, size=self.options.pool_size, timeout=self.options.busy_timeout)
         else:
-            self._pool = BorrowedPool(self._given, self._session_on, timeout=self.opening.busy_timeout)
-        with translated(self.path):
+            self._pool = BorrowedPool(self._caller_pool, self._start_session, timeout=self.options.busy_timeout)
+        with translate_errors(self.path):
             try:
-                if self._run(lambda tx: self._missing(lambda sql: tx.run_sql(sql, {})), write=False):
-                    with self._connection() as connection, self._waiting_for_locks(connection):
+                if self._run(lambda tx: self._missing_migrations(lambda sql: tx.run_sql(sql, {})), write=False):
+                    with self._connection() as connection, self._lock_transaction(connection):
                         self._migrate(connection)
             except BaseException:
                 self._close()
                 raise
-        self._opened = True
+        self._is_ready = True
 
     # -- transactions ------------------------------------------------------------------------------------------
 
-    def _run(self, do: Operation[T], *, write: bool) -> T:
-        races, gives_up = 0, None
-        with translated(self.path):
+    def _run(self, operation: Operation[T], *, write: bool) -> T:
+        races, deadline = 0, None
+        with translate_errors(self.path):
             while True:
                 try:
-                    return self._transaction(self._pool.take(), do, write=write)
-                except _RETRIED:
+                    return self._run_transaction(self._pool.take(), operation, write=write)
+                except _RETRIED_ERRORS:
                     races += 1
-                    if races >= RETRIES:
+                    if races >= MAX_RETRIES:
                         raise
                     time.sleep(random.uniform(0, 0.001 * min(races, 20)))  # noqa: S311 - spreads the losers
                 except _UnreachableError as error:
                     now = time.monotonic()
-                    gives_up = gives_up or now + self._timeout
-                    answered = isinstance(error, _LostError) or isinstance(error.__cause__, _PASSING)
-                    misspelt = not (self._opened or answered)  # perhaps: there may be no such server
-                    if misspelt or isinstance(error.__cause__, pg.ConnectionTimeout) or now >= gives_up:
+                    deadline = deadline or now + self._timeout
+                    answered = isinstance(error, _LostError) or isinstance(error.__cause__, _TEMPORARY_ERRORS)
+                    maybe_misspelt = not (self._is_ready or answered)  # perhaps: there may be no such server
+                    if maybe_misspelt or isinstance(error.__cause__, pg.ConnectionTimeout) or now >= deadline:
                         raise
-                    time.sleep(min(random.uniform(0.05, 0.5), gives_up - now))  # noqa: S311
+                    time.sleep(min(random.uniform(0.05, 0.5), deadline - now))  # noqa: S311
 
-    def _transaction(self, session: Session, do: Operation[T], *, write: bool) -> T:
-        decided = wrote = False
+    def _run_transaction(self, session: Session, operation: Operation[T], *, write: bool) -> T:
+        is_committing = has_written = False
         try:
-            session.begin(self.opening.schema, write=write, lock=self.opening.busy_timeout, patience=self._timeout)
+            session.begin(
+                self.options.schema, write=write, lock_timeout=self.options.busy_timeout, timeout=self._timeout
+            )
             with _PostgresTransaction(self, session) as tx:
-                value = do(tx)
-            if not (write and session.heard):
-                session.settle()  # a connection that was lost long ago is heard of before it could be too late
-            if wrote := session.wrote:
-                session.execute(_GIVE_RECEIPT, session.receipt)
+                value = operation(tx)
+            if not (write and session.has_answer):
+                session.wait_all()  # a connection that was lost long ago is heard of before it could be too late
+            if has_written := session.has_written:
+                session.execute(_WRITE_RECEIPT, session.receipt)
                 if session.receipt["transactions"] == 1:
-                    session.execute(_FORGET_RECEIPTS, {"before": session.receipt["at"] - 24 * 3600 * 1_000_000})
-            decided = write
+                    session.execute(_DELETE_RECEIPTS, {"before": session.receipt["at"] - 24 * 3600 * 1_000_000})
+            is_committing = write
             session.commit(wait=write)
         except BaseException as error:
-            again = self._undone(session, error)
-            elsewhere = self._hosts > 1 and isinstance(error, pg.ReadOnlySqlTransaction)
-            if (again and not elsewhere) or not isinstance(error, psycopg.OperationalError | pg.ReadOnlySqlTransaction):
+            is_reusable = self._roll_back(session, error)
+            may_switch_host = self._hosts > 1 and isinstance(error, pg.ReadOnlySqlTransaction)
+            if (is_reusable and not may_switch_host) or not isinstance(
+                error, psycopg.OperationalError | pg.ReadOnlySqlTransaction
+            ):
                 raise
-            if not (decided and wrote and self._was_committed(session)):
+            if not (is_committing and has_written and self._was_committed(session)):
                 if isinstance(error, NoAnswerError):
                     raise
                 raise _LostError(str(error)) from error
@@ -290,7 +300,7 @@ class PostgresEngine(Engine):
             self._pool.give_back(session)
         return value
 
-    def _was_committed(self, lost: Session) -> bool:
+    def _was_committed(self, session: Session) -> bool:
         """Return whether the transaction was committed in whose commit a session was lost.
 
         Raises:
@@ -300,23 +310,23 @@ class PostgresEngine(Engine):
         def count(tx: Transaction) -> NoReturn:
             tx.run_sql("select set_config('lock_timeout', :wait, true)", {"wait": milliseconds(self._timeout)})
             # Where the server is still at it, this waits until it is done.
-            [row] = tx.run_sql(_RECEIPT_OF, {"session": lost.receipt["session"]})
+            [row] = tx.run_sql(_READ_RECEIPT, {"session": session.receipt["session"]})
             raise RollbackRequested(row["transactions"])
 
         try:
             self._run(count, write=True)
         except RollbackRequested as done:
-            return bool(done.value == lost.receipt["transactions"])
+            return bool(done.value == session.receipt["transactions"])
         except Exception as error:
             raise errors.StorageError(
                 f"The connection to {safe_repr(self.path)} broke in the commit: it is not known whether this is "
                 "written. Read, and write again what is missing: under the same id, a message is never stored twice."
             ) from error
 
-    def _undone(self, session: Session, error: BaseException) -> bool:
+    def _roll_back(self, session: Session, error: BaseException) -> bool:
         """Roll back a failed transaction; return whether the connection still works."""
-        if isinstance(error, _FORGOTTEN):
-            session.direct = False  # every other session finds it out for itself
+        if isinstance(error, _POOLER_ERRORS):
+            session.is_direct = False  # every other session finds it out for itself
         if isinstance(error, Exception) and not isinstance(error, NoAnswerError) and not session.broken:
             with contextlib.suppress(psycopg.Error):
                 session.roll_back()
@@ -334,29 +344,29 @@ class PostgresEngine(Engine):
     def _connection(self) -> Iterator[psycopg.Connection[Any]]:
         """Open a connection in autocommit mode."""
         if isinstance(self._pool, Pool):
-            with self._connected(row_factory=dict_row) as connection:
+            with self._connect(row_factory=dict_row) as connection:
                 yield connection
             return
-        lent = self._pool.lend()
-        before = {name: getattr(lent, name) for name in _CHANGED}
+        borrowed = self._pool.get_connection()
+        old_values = {name: getattr(borrowed, name) for name in _CHANGED_ATTRIBUTES}
         try:
-            lent.autocommit, lent.row_factory, lent.prepare_threshold = True, dict_row, None
-            yield lent
+            borrowed.autocommit, borrowed.row_factory, borrowed.prepare_threshold = True, dict_row, None
+            yield borrowed
         finally:
-            if not lent.closed:
-                for name, value in before.items():
-                    setattr(lent, name, value)
-            self._given.putconn(lent)
+            if not borrowed.closed:
+                for name, value in old_values.items():
+                    setattr(borrowed, name, value)
+            self._caller_pool.putconn(borrowed)
 
     @contextlib.contextmanager
-    def _waiting_for_locks(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
+    def _lock_transaction(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
         """Open a transaction that waits for locks up to `busy_timeout` seconds."""
         with connection.transaction():
-            wait = milliseconds(self.opening.busy_timeout)
+            wait = milliseconds(self.options.busy_timeout)
             connection.execute("select set_config('lock_timeout', %s, true)", (wait,))
             yield
 
-    def _session(self) -> Session:
+    def _open_session(self) -> Session:
         """Open a new session.
 
         Raises:
@@ -364,53 +374,53 @@ class PostgresEngine(Engine):
         """
         connection = None
         try:
-            connection = self._connected()
-            return self._session_on(connection)
+            connection = self._connect()
+            return self._start_session(connection)
         except BaseException as error:
             if connection is not None:
                 connection.close()
             if isinstance(error, psycopg.OperationalError) and (
-                error.sqlstate is None or isinstance(error, _PASSING)
+                error.sqlstate is None or isinstance(error, _TEMPORARY_ERRORS)
             ):  # later perhaps a connection can be made
                 raise (_UnreachableError if connection is None else _LostError)(str(error)) from error
             raise
 
-    def _session_on(self, connection: psycopg.Connection[Any]) -> Session:
+    def _start_session(self, connection: psycopg.Connection[Any]) -> Session:
         for name in ("server_encoding", "client_encoding"):
             encoding = connection.info.parameter_status(name) or ""
             if encoding.lower().replace("-", "") not in ("utf8", "unicode"):  # as a pool spells it
-                wrong = f"{encoding} would garble texts in {safe_repr(self.path)}"
-                raise errors.StorageError(f"{wrong}: make the database, or open the pool, with {name}='UTF8'.")
+                problem = f"{encoding} would garble texts in {safe_repr(self.path)}"
+                raise errors.StorageError(f"{problem}: make the database, or open the pool, with {name}='UTF8'.")
         session = Session(connection)
-        session.get_acquainted(self._timeout)
+        session.detect_pooler(self._timeout)
         return session
 
-    def _connected(self, **options: Any) -> Connection:
+    def _connect(self, **options: Any) -> Connection:
         # What takes long is waited for; a server that has gone is noticed after four probes without an answer.
-        between = min(max(1, round(self._timeout / 4)), 32_767)  # TCP takes no more
-        probes = dict.fromkeys(("keepalives_idle", "keepalives_interval"), between)
-        given: dict[str, Any] = {**probes, "keepalives_count": 3, **psycopg.conninfo.conninfo_to_dict(self._url)}
-        if self._hosts > 1 and not self.opening.read_only:  # after a failover, another one is written
-            given.setdefault("target_session_attrs", "read-write")
-        given.setdefault("connect_timeout", max(2, round(self._timeout / self._hosts)))
+        interval = min(max(1, round(self._timeout / 4)), 32_767)  # TCP takes no more
+        probes = dict.fromkeys(("keepalives_idle", "keepalives_interval"), interval)
+        arguments: dict[str, Any] = {**probes, "keepalives_count": 3, **psycopg.conninfo.conninfo_to_dict(self._url)}
+        if self._hosts > 1 and not self.options.read_only:  # after a failover, another one is written
+            arguments.setdefault("target_session_attrs", "read-write")
+        arguments.setdefault("connect_timeout", max(2, round(self._timeout / self._hosts)))
         # A statement that the driver prepares would stay with the server, which a pooler gives to others.
         fixed = {"autocommit": True, "client_encoding": "utf8", "prepare_threshold": None}
-        return Connection.connect(**(given | fixed | options))
+        return Connection.connect(**(arguments | fixed | options))
 
-    def _missing(self, select: Callable[[str], Iterable[Any]]) -> list[engine.Migration]:
+    def _missing_migrations(self, select: Callable[[str], Iterable[Any]]) -> list[engine.Migration]:
         """Return the migrations that the schema lacks."""
-        rows = select(f"select tablename from pg_tables where schemaname = '{self.opening.schema}'")  # noqa: S608 - checked
-        records = f'"{self.opening.schema}".{engine.RECORDS}'
-        return self._pending({row["tablename"] for row in rows}, lambda: select(f"select name from {records}"))  # noqa: S608
+        rows = select(f"select tablename from pg_tables where schemaname = '{self.options.schema}'")  # noqa: S608 - checked
+        table = f'"{self.options.schema}".{engine.MIGRATION_TABLE}'
+        return self._pending_migrations({row["tablename"] for row in rows}, lambda: select(f"select name from {table}"))  # noqa: S608
 
     def _migrate(self, connection: psycopg.Connection[Any]) -> None:
         connection.execute("select pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK,))
         # Another process may have been quicker: look again, now that nobody else migrates.
-        pending = self._missing(connection.execute)
-        there = connection.execute("select from pg_namespace where nspname = %s", (self.opening.schema,)).fetchall()
-        if not there:  # who may not make schemas may use one that was made for it
-            connection.execute(f'create schema if not exists "{self.opening.schema}"')
-        connection.execute(_LOOK_IN, (self.opening.schema,))
+        pending = self._missing_migrations(connection.execute)
+        exists = connection.execute("select from pg_namespace where nspname = %s", (self.options.schema,)).fetchall()
+        if not exists:  # who may not make schemas may use one that was made for it
+            connection.execute(f'create schema if not exists "{self.options.schema}"')
+        connection.execute(_SET_SEARCH_PATH, (self.options.schema,))
         engine.migrate(pending, connection.execute)
 
     def _close(self) -> None:
@@ -420,15 +430,15 @@ class PostgresEngine(Engine):
 
     def health(self) -> Iterator[HealthCheck]:
         """Check the server's version and connections, the rights of the role, and the vectors."""
-        [row] = self.read(lambda tx: tx.run_sql(_HEALTH, {}))
+        [row] = self.read(lambda tx: tx.run_sql(_HEALTH_QUERY, {}))
         yield HealthCheck("postgresql", "ok", f"PostgreSQL {row['version']}")
         used = f"{row['used']:,} of {row['most']:,} connections are in use"
-        if row["used"] > row["most"] * CROWDED:
+        if row["used"] > row["most"] * CROWDED_SHARE:
             remedy = "Lower pool_size in the programs, put a pooler in front, or raise max_connections."
             yield HealthCheck("connections", "problem", used, remedy)
         else:
             yield HealthCheck("connections", "ok", used)
-        rights = f"select, insert, update, delete on all tables in schema {self.opening.schema}"
+        rights = f"select, insert, update, delete on all tables in schema {self.options.schema}"
         remedy = f"Let the owner of the tables run: grant {rights} to ..."
         if not row["reads"]:
             yield HealthCheck("permissions", "problem", "This user may not read all tables of the memory.", remedy)
@@ -467,10 +477,10 @@ class PostgresEngine(Engine):
             )
             return
         with self.connection() as connection:
-            self._outwait_older_transactions(connection)
+            self._wait_for_older(connection)
             for table in tables:
-                name = psycopg.sql.Identifier(self.opening.schema, table["name"])
-                with self._waiting_for_locks(connection):  # VACUUM itself would wait for a lock without end
+                name = psycopg.sql.Identifier(self.options.schema, table["name"])
+                with self._lock_transaction(connection):  # VACUUM itself would wait for a lock without end
                     connection.execute(psycopg.sql.SQL("lock table {} in access exclusive mode").format(name))
                 connection.execute(psycopg.sql.SQL("vacuum (full) {}").format(name))
 
@@ -479,20 +489,20 @@ class PostgresEngine(Engine):
 
         Closing the engine does not wait for them.
         """
-        self._check()
-        with translated(self.path), self._connection() as connection:
+        self._check_open()
+        with translate_errors(self.path), self._connection() as connection:
             for statement in statements:
                 connection.execute(statement.encode())
 
-    def _outwait_older_transactions(self, connection: psycopg.Connection[Any]) -> None:
+    def _wait_for_older(self, connection: psycopg.Connection[Any]) -> None:
         """Wait for the end of transactions that are older than the erasure.
 
         VACUUM keeps rows that such a transaction may still see.
         """
-        deadline = time.monotonic() + self.opening.busy_timeout
+        deadline = time.monotonic() + self.options.busy_timeout
         [now] = connection.execute("select pg_current_xact_id()::text as id").fetchall()
         while True:
-            [row] = connection.execute(_OLDER_LASTS, now).fetchall()
+            [row] = connection.execute(_HAS_OLDER, now).fetchall()
             if not row["lasts"]:
                 return
             if time.monotonic() > deadline:
@@ -519,18 +529,18 @@ class PostgresEngine(Engine):
                 return [column.name for column in cursor.description or ()], iter(cursor)
 
             with connection.transaction(), contextlib.ExitStack() as cursors:
-                connection.execute(_LOOK_IN, (self.opening.schema,))
+                connection.execute(_SET_SEARCH_PATH, (self.options.schema,))
                 yield select
 
     @contextlib.contextmanager
     def connection(self) -> Iterator[psycopg.Connection[Any]]:
         """Open a dedicated autocommit connection that raises driver errors as the package's own."""
-        with self._in_use(), translated(self.path), self._connection() as connection:
+        with self._active_call(), translate_errors(self.path), self._connection() as connection:
             yield connection
 
 
 @contextlib.contextmanager
-def translated(path: str) -> Iterator[None]:
+def translate_errors(path: str) -> Iterator[None]:
     """Translate driver errors into errors of this package.
 
     Args:
@@ -541,7 +551,7 @@ def translated(path: str) -> Iterator[None]:
     except (pg.DataError, pg.ProgramLimitExceeded, UnicodeEncodeError) as error:
         raise errors.InvalidInput(f"A value cannot be stored in the database: {error}.") from error
     except psycopg.Error as error:
-        reason = without_passwords(str(error))
+        reason = mask_passwords(str(error))
         for kind, ours in _ERRORS:
             if isinstance(error, kind) or isinstance(error.__cause__, kind):
                 raise type(ours)(f"{ours} ({safe_repr(path)}: {reason})") from error
@@ -557,17 +567,17 @@ def address_of(url: str) -> str:
     Raises:
         InvalidInput: The name cannot be parsed, or only differently than meant.
     """
-    told = without_passwords(url)
-    if (problem := _misunderstood(url, has_password=told != url)) is None:
-        return told
+    masked = mask_passwords(url)
+    if (problem := _find_url_problem(url, has_password=masked != url)) is None:
+        return masked
     raise errors.InvalidInput(
-        f"This is no address of a PostgreSQL database: {safe_repr(told)}{problem}. Write "
+        f"This is no address of a PostgreSQL database: {safe_repr(masked)}{problem}. Write "
         "postgresql://user:password@host:5432/database, and in the user and the password %40 for @, %2F for /, "
         "%3A for :, %23 for #, %3F for ?, %25 for % and %20 for a space."
     )
 
 
-def _misunderstood(url: str, *, has_password: bool) -> str | None:
+def _find_url_problem(url: str, *, has_password: bool) -> str | None:
     """Return the reason why an address is unusable, or None if it is usable.
 
     For an address with a password, the driver's message is left out: it may reveal part of the password.
@@ -577,6 +587,6 @@ def _misunderstood(url: str, *, has_password: bool) -> str | None:
     except (psycopg.Error, ValueError) as error:
         return "" if has_password else f" ({str(error).strip()})"
     # A password that holds a / or @ which is not escaped ends there, and its rest is taken for a host or a name.
-    port, elsewhere = str(parts.get("port", "")), f"{parts.get('host', '')}{parts.get('dbname', '')}"
-    strayed = "@" in elsewhere and "://" in url and "%40" not in url
-    return "" if strayed or not all(number.isdecimal() or not number for number in port.split(",")) else None
+    port, host_and_name = str(parts.get("port", "")), f"{parts.get('host', '')}{parts.get('dbname', '')}"
+    is_misplaced = "@" in host_and_name and "://" in url and "%40" not in url
+    return "" if is_misplaced or not all(number.isdecimal() or not number for number in port.split(",")) else None

@@ -52,7 +52,7 @@ that with what plans cost when there was little, and may then plan every call. M
 planner hopes to stop early, and what is newest stands at the end. Citus cannot plan some without their values."""
 _UNKNOWN, _BOOL, _BYTEA, _INT8, _FLOAT8 = 0, 16, 17, 20, 701  # types by their numbers; an unknown one is inferred
 _FAILED = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.PIPELINE_ABORTED)
-_WAKE = 0.1
+_WAKE_SECONDS = 0.1
 """Seconds after which a wait looks whether the process was interrupted."""
 
 
@@ -62,14 +62,14 @@ class PreparedQuery(NamedTuple):
     Attributes:
         text: The SQL, with numbered parameters.
         names: The parameters' names by number.
-        returns: Whether it returns rows.
-        writes: Whether it may write.
+        returns_rows: Whether it returns rows.
+        is_write: Whether it may write.
     """
 
     text: bytes
     names: tuple[str, ...]
-    returns: bool
-    writes: bool
+    returns_rows: bool
+    is_write: bool
 
 
 class NoAnswerError(psycopg.OperationalError):
@@ -96,13 +96,13 @@ class Answer(Sequence[Any]):
 
     Args:
         session: The session that sent it.
-        prepares: The statement that was to be prepared, if any was.
+        prepared_key: The statement that was to be prepared, if any was.
     """
 
-    __slots__ = ("_rows", "_session", "prepares", "result")
+    __slots__ = ("_rows", "_session", "prepared_key", "result")
 
-    def __init__(self, session: Session, prepares: _Key | None = None) -> None:
-        self._session, self.prepares = session, prepares
+    def __init__(self, session: Session, prepared_key: _Key | None = None) -> None:
+        self._session, self.prepared_key = session, prepared_key
         self._rows: Rows | None = None
         self.result: pq.abc.PGresult | None = None
 
@@ -141,26 +141,26 @@ class Session:
 
     Attributes:
         connection: The connection, which is the session's own between `enter` and `leave`.
-        direct: The connection certainly leads to the server itself, so that prepared statements stay.
-        wrote: The transaction sent a statement that may write.
+        is_direct: The connection certainly leads to the server itself, so that prepared statements stay.
+        has_written: The transaction sent a statement that may write.
         receipt: The row that a transaction writes so that its commit can be verified: the number of the session, unique
             in all processes, the number of its writing transactions, and the time in microseconds since 1970.
     """
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        self.wrote = False
+        self.has_written = False
         self.receipt = {"session": secrets.randbits(63), "transactions": 0, "at": 0}
         self.connection = connection
         self._libpq = connection.pgconn
         self._schema = ""
-        self.direct = False
-        self._names: dict[_Key, bytes] = {}  # of the prepared statements
-        self._unnamed: tuple[bytes, tuple[int, ...]] | None = None  # what the server keeps until the next one
+        self.is_direct = False
+        self._prepared_names: dict[_Key, bytes] = {}  # of the prepared statements
+        self._last_unnamed: tuple[bytes, tuple[int, ...]] | None = None  # what the server keeps until the next one
         self._count = 0
-        self._sent: deque[Answer] = deque()  # what is not answered yet
-        self._part_end = Answer(self)  # stands for the end of a part of the pipe, up to which the server skips
-        self._begun = Answer(self)
-        self._patience = self._deadline = 0.0
+        self._unanswered: deque[Answer] = deque()  # what is not answered yet
+        self._sync_marker = Answer(self)  # stands for the end of a part of the pipe, up to which the server skips
+        self._begin_answer = Answer(self)
+        self._timeout = self._deadline = 0.0
         self.enter()
 
     def enter(self) -> None:
@@ -173,7 +173,7 @@ class Session:
         Raises:
             psycopg.Error: The connection is lost.
         """
-        self._end()
+        self._receive_all()
         self._libpq.exit_pipeline_mode()
 
     @property
@@ -182,56 +182,58 @@ class Session:
         return self._libpq.status != pq.ConnStatus.OK
 
     @property
-    def heard(self) -> bool:
+    def has_answer(self) -> bool:
         """True if the server has answered since the transaction began."""
-        return self._begun.result is not None
+        return self._begin_answer.result is not None
 
-    def get_acquainted(self, patience: float) -> None:
+    def detect_pooler(self, timeout: float) -> None:
         """Find out whether it speaks with the server itself.
 
         Args:
-            patience: Seconds to wait for an answer of the server.
+            timeout: Seconds to wait for an answer of the server.
 
         Raises:
             psycopg.Error: The connection is lost, or a pooler behind it knows no transactions.
         """
-        self._patience = patience
-        self._put(BEGIN)
+        self._timeout = timeout
+        self._send(BEGIN)
         self._sync()  # where a pooler may take the server away
-        [row] = self.rows(self._put(b"select pg_backend_pid() as pid"))
+        [row] = self.rows(self._send(b"select pg_backend_pid() as pid"))
         self.commit(wait=True)
-        self.direct = row["pid"] == self._libpq.backend_pid
+        self.is_direct = row["pid"] == self._libpq.backend_pid
 
-    def begin(self, schema: str, *, write: bool, lock: float, patience: float) -> None:
+    def begin(self, schema: str, *, write: bool, lock_timeout: float, timeout: float) -> None:
         """Begin a transaction; one that reads sees one snapshot.
 
         Args:
             schema: The schema that it looks in.
             write: Whether it may write.
-            lock: Seconds to wait for a lock.
-            patience: Seconds to wait for an answer of the server.
+            lock_timeout: Seconds to wait for a lock.
+            timeout: Seconds to wait for an answer of the server.
         """
         if write:
             now = time.time_ns() // 1000
             self.receipt = self.receipt | {"transactions": self.receipt["transactions"] + 1, "at": now}
-        self.wrote = False
-        self._patience = patience + 1.0  # the server is the first to give up, and says why
+        self.has_written = False
+        self._timeout = timeout + 1.0  # the server is the first to give up, and says why
         self._schema = schema
-        if not self.direct:
-            self._end()  # of the last transaction: a pooler may give this one another server
-        self._begun = self._put(BEGIN if write else BEGIN_READING)
-        self._put(SETTINGS, [_bound(each) for each in (schema, milliseconds(lock), milliseconds(patience))])
+        if not self.is_direct:
+            self._receive_all()  # of the last transaction: a pooler may give this one another server
+        self._begin_answer = self._send(BEGIN if write else BEGIN_READING)
+        self._send(
+            SETTINGS, [_bind_value(each) for each in (schema, milliseconds(lock_timeout), milliseconds(timeout))]
+        )
 
     def execute(self, query: PreparedQuery, parameters: Mapping[str, Any]) -> Answer:
         """Send a statement into the pipeline."""
-        self.wrote = self.wrote or query.writes
-        return self._put(query.text, [_bound(parameters[name]) for name in query.names])
+        self.has_written = self.has_written or query.is_write
+        return self._send(query.text, [_bind_value(parameters[name]) for name in query.names])
 
     def copy_in(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
         """Insert rows by PostgreSQL's COPY, outside of the pipe."""
-        self.wrote = True
+        self.has_written = True
         self._sync()
-        self._end()
+        self._receive_all()
         self._libpq.exit_pipeline_mode()
         try:
             with self.connection.cursor() as cursor, cursor.copy(statement) as copy:
@@ -256,15 +258,15 @@ class Session:
         transformer.set_pgresult(result)
         return transformer.load_rows(0, result.ntuples, lambda values: dict(zip(names, values, strict=True)))
 
-    def settle(self) -> None:
+    def wait_all(self) -> None:
         """Wait until everything that was sent is answered.
 
         Raises:
             psycopg.Error: Something failed.
         """
-        if self._sent:
+        if self._unanswered:
             self._libpq.send_flush_request()
-            self._wait(self._sent[-1])
+            self._wait(self._unanswered[-1])
 
     def commit(self, *, wait: bool) -> None:
         """Commit.
@@ -275,11 +277,11 @@ class Session:
         Raises:
             psycopg.Error: Something that was sent before failed, or the commit itself.
         """
-        answer = self._put(COMMIT)
+        answer = self._send(COMMIT)
         self._sync()
         if wait:
             self._wait(answer)
-            self._end()
+            self._receive_all()
         else:
             self._flush()
 
@@ -290,9 +292,9 @@ class Session:
             psycopg.Error: The connection is lost.
         """
         self._sync()  # after a failure, the server skips everything up to here
-        self._put(ROLLBACK)
+        self._send(ROLLBACK)
         self._sync()
-        self._end(failing=False)
+        self._receive_all(raise_errors=False)
 
     def close(self) -> None:
         """Close the connection."""
@@ -300,19 +302,19 @@ class Session:
 
     # -- the pipe ----------------------------------------------------------------------------------------------
 
-    def _put(self, text: bytes, bound: Sequence[_BoundParameter] = ()) -> Answer:
-        types = tuple([each.type for each in bound])
-        values, formats = [each.value for each in bound], [each.format for each in bound]
-        if self.direct:
-            name = self._names.get((self._schema, text, types)) or self._prepare((self._schema, text, types))
+    def _send(self, text: bytes, parameters: Sequence[_BoundParameter] = ()) -> Answer:
+        types = tuple([each.type for each in parameters])
+        values, formats = [each.value for each in parameters], [each.format for each in parameters]
+        if self.is_direct:
+            name = self._prepared_names.get((self._schema, text, types)) or self._prepare((self._schema, text, types))
             self._libpq.send_query_prepared(name, values, formats, pq.Format.BINARY)
-        elif self._unnamed == (text, types):
+        elif self._last_unnamed == (text, types):
             self._libpq.send_query_prepared(b"", values, formats, pq.Format.BINARY)
         else:
             self._libpq.send_query_params(text, values, types, formats, pq.Format.BINARY)
-            self._unnamed = text, types
+            self._last_unnamed = text, types
         answer = Answer(self)
-        self._sent.append(answer)
+        self._unanswered.append(answer)
         return answer
 
     def _prepare(self, key: _Key) -> bytes:
@@ -320,13 +322,13 @@ class Session:
         self._count += 1
         _, text, types = key
         self._libpq.send_prepare(name, text, types)
-        self._sent.append(Answer(self, key))
-        self._names[key] = name
+        self._unanswered.append(Answer(self, key))
+        self._prepared_names[key] = name
         return name
 
     def _sync(self) -> None:
         self._libpq.pipeline_sync()
-        self._sent.append(self._part_end)
+        self._unanswered.append(self._sync_marker)
 
     def _wait(self, answer: Answer) -> pq.abc.PGresult:
         self._flush()
@@ -334,38 +336,40 @@ class Session:
             self._receive()
         return result
 
-    def _end(self, *, failing: bool = True) -> None:
+    def _receive_all(self, *, raise_errors: bool = True) -> None:
         """Receive all answers."""
         self._flush()
-        while self._sent:
-            self._receive(failing=failing)
+        while self._unanswered:
+            self._receive(raise_errors=raise_errors)
 
-    def _receive(self, *, failing: bool = True) -> None:
+    def _receive(self, *, raise_errors: bool = True) -> None:
         """Receive the next answer."""
         result = None
         while result is None:
             if self._libpq.is_busy():
-                waiting.wait(self._while(self._libpq.is_busy, waiting.WAIT_R), self._libpq.socket, _WAKE)
-            elif self.broken or not self._sent:
+                waiting.wait(
+                    self._receive_while(self._libpq.is_busy, waiting.WAIT_R), self._libpq.socket, _WAKE_SECONDS
+                )
+            elif self.broken or not self._unanswered:
                 raise psycopg.OperationalError("the connection is closed")
             result = self._libpq.get_result()  # None stands between the answers of two statements
-        answer = self._sent.popleft()
+        answer = self._unanswered.popleft()
         if result.status == pq.ExecStatus.PIPELINE_SYNC:
             return
         if result.status in _FAILED:
-            if answer.prepares is not None:
-                self._names.pop(answer.prepares, None)
-            if failing:
+            if answer.prepared_key is not None:
+                self._prepared_names.pop(answer.prepared_key, None)
+            if raise_errors:
                 raise pg.error_from_result(result)
         answer.result = result
 
     def _flush(self) -> None:
         """Send all, and be patient from now on."""
-        self._deadline = time.monotonic() + self._patience
+        self._deadline = time.monotonic() + self._timeout
         if self._libpq.flush():  # the server may wait until its answers are taken
-            waiting.wait(self._while(self._libpq.flush, waiting.WAIT_RW), self._libpq.socket, _WAKE)
+            waiting.wait(self._receive_while(self._libpq.flush, waiting.WAIT_RW), self._libpq.socket, _WAKE_SECONDS)
 
-    def _while(self, pending: Callable[[], object], wanted: waiting.Wait) -> PQGen[None]:
+    def _receive_while(self, pending: Callable[[], object], wanted: waiting.Wait) -> PQGen[None]:
         """Receive data as long as an answer is pending."""
         while pending():
             if (yield wanted):
@@ -379,7 +383,7 @@ def milliseconds(seconds: float) -> str:
     return f"{max(1, round(seconds * 1000))}ms"
 
 
-def _bound(value: Any) -> _BoundParameter:
+def _bind_value(value: Any) -> _BoundParameter:
     """Encode a value as a parameter."""
     if value is None:
         return _NULL
@@ -409,7 +413,7 @@ class Pool:
     """
 
     # Per process: a child opens sessions of its own, and leaves those of its parent alone.
-    _free = PerProcess(threading.Condition)
+    _condition = PerProcess(threading.Condition)
     _idle: PerProcess[list[Session]] = PerProcess(list)  # last in, first out
     _count = PerProcess(int)
 
@@ -426,8 +430,8 @@ class Pool:
             DatabaseBusy: All of them were in use for too long.
             psycopg.Error: The server cannot be reached.
         """
-        with self._free:
-            if not (self._has_place() or self._free.wait_for(self._has_place, self._timeout)):
+        with self._condition:
+            if not (self._has_room() or self._condition.wait_for(self._has_room, self._timeout)):
                 raise DatabaseBusy(f"All {self._size} connections to the database were in use for too long.")
             if self._idle:
                 return self._idle.pop()
@@ -435,7 +439,7 @@ class Pool:
         try:
             return self._connect()
         except BaseException:
-            self._forget()
+            self._free_room()
             raise
 
     def give_back(self, session: Session) -> None:
@@ -443,31 +447,31 @@ class Pool:
         if self._closed:
             self.drop(session)
             return
-        with self._free:
+        with self._condition:
             self._idle.append(session)
-            self._free.notify()
+            self._condition.notify()
 
     def drop(self, session: Session) -> None:
         """Close a session that is of no use any more."""
         session.close()
-        self._forget()
+        self._free_room()
 
     def close(self) -> None:
         """Close all sessions; those that are in use, when they are given back."""
         self._closed = True
-        with self._free:
+        with self._condition:
             idle = list(self._idle)
             self._idle.clear()
         for session in idle:
             self.drop(session)
 
-    def _has_place(self) -> bool:
+    def _has_room(self) -> bool:
         return bool(self._idle) or self._count < self._size
 
-    def _forget(self) -> None:
-        with self._free:
+    def _free_room(self) -> None:
+        with self._condition:
             self._count -= 1
-            self._free.notify()
+            self._condition.notify()
 
 
 class BorrowedPool:
@@ -479,9 +483,11 @@ class BorrowedPool:
         timeout: Seconds to wait for a connection.
     """
 
-    def __init__(self, pool: Any, begin: Callable[[psycopg.Connection[Any]], Session], *, timeout: float) -> None:
+    def __init__(
+        self, pool: Any, start_session: Callable[[psycopg.Connection[Any]], Session], *, timeout: float
+    ) -> None:
         self._pool = pool
-        self._begin = begin
+        self._start_session = start_session
         self._timeout = timeout
         self._sessions: weakref.WeakKeyDictionary[psycopg.Connection[Any], Session] = weakref.WeakKeyDictionary()
         self._process = os.getpid()
@@ -493,10 +499,10 @@ class BorrowedPool:
             DatabaseBusy: All connections were in use for too long.
             psycopg.Error: The server cannot be reached.
         """
-        connection = self.lend()
+        connection = self.get_connection()
         try:
             if (session := self._sessions.get(connection)) is None:
-                session = self._sessions[connection] = self._begin(connection)
+                session = self._sessions[connection] = self._start_session(connection)
             else:
                 session.enter()
         except BaseException:
@@ -520,7 +526,7 @@ class BorrowedPool:
     def close(self) -> None:
         """Do nothing: the caller closes the pool."""
 
-    def lend(self) -> psycopg.Connection[Any]:
+    def get_connection(self) -> psycopg.Connection[Any]:
         """Borrow a connection.
 
         Raises:

@@ -42,7 +42,7 @@ _INNERMOST = re.compile(r"\([^()]*\)")
 
 
 @cache
-def load(dialect: str) -> Mapping[str, str]:
+def load_queries(dialect: str) -> Mapping[str, str]:
     """Read the queries of one dialect.
 
     Args:
@@ -56,32 +56,36 @@ def load(dialect: str) -> Mapping[str, str]:
         KeyError: There is no such fragment.
     """
     files = sorted(resources.files(__package__).joinpath("queries").iterdir(), key=lambda file: file.name)
-    every: dict[tuple[str, str], str] = {}
+    all_texts: dict[tuple[str, str], str] = {}
     for ending in (".sql", f".{dialect}.sql"):
-        found: dict[tuple[str, str], str] = {}
+        file_texts: dict[tuple[str, str], str] = {}
         for file in files:
             if file.name == file.name.partition(".")[0] + ending:
                 for name, sql in _split(file.read_text(encoding="utf-8")):
-                    if name in found:
+                    if name in file_texts:
                         raise ValueError(f"{safe_repr(' '.join(name))} stands twice, also in {safe_repr(file.name)}")
-                    found[name] = sql
-        every |= found
+                    file_texts[name] = sql
+        all_texts |= file_texts
 
     def text_of(fragment: re.Match[str]) -> str:
-        text = every["fragment", fragment[1]]
-        if given := fragment[2].split():
-            text = text.replace(":list", f":{given[0]}").replace("the_table", given[0]).replace("the_row", given[-1])
+        text = all_texts["fragment", fragment[1]]
+        if arguments := fragment[2].split():
+            text = (
+                text.replace(":list", f":{arguments[0]}")
+                .replace("the_table", arguments[0])
+                .replace("the_row", arguments[-1])
+            )
         return _FRAGMENT.sub(text_of, text)
 
-    return {name: _FRAGMENT.sub(text_of, sql) for (what, name), sql in every.items() if what == "name"}
+    return {name: _FRAGMENT.sub(text_of, sql) for (kind, name), sql in all_texts.items() if kind == "name"}
 
 
-def parameters(sql: str) -> frozenset[str]:
+def parameter_names(sql: str) -> frozenset[str]:
     """Return the names of a query's parameters."""
     return frozenset(match[1] for match in _PARAMETER.finditer(sql) if match[1])
 
 
-def numbered(sql: str, sign: str) -> tuple[str, tuple[str, ...]]:
+def number_parameters(sql: str, sign: str) -> tuple[str, tuple[str, ...]]:
     """Rewrite `:name` as a sign and a number: `$1` for PostgreSQL, `?1` for SQLite.
 
     Returns:
@@ -96,7 +100,7 @@ def numbered(sql: str, sign: str) -> tuple[str, tuple[str, ...]]:
 
 
 @cache
-def for_sqlite(sql: str) -> tuple[str, Callable[[Mapping[str, Any]], Any]]:
+def sqlite_statement(sql: str) -> tuple[str, Callable[[Mapping[str, Any]], Any]]:
     """Rewrite `:name` as `?1`: SQLite binds values by position in half the time.
 
     Returns:
@@ -104,7 +108,7 @@ def for_sqlite(sql: str) -> tuple[str, Callable[[Mapping[str, Any]], Any]]:
     """
     if (3, 12) <= sys.version_info < (3, 12, 4):  # where numbers are taken for names
         return sql, lambda parameters: parameters
-    text, names = numbered(sql, "?")
+    text, names = number_parameters(sql, "?")
     if len(names) > 1:
         return text, itemgetter(*names)
     return text, lambda parameters: tuple(parameters[name] for name in names)
@@ -123,25 +127,37 @@ def returns_rows(sql: str) -> bool:
     return verb in {"select", "values"} or "returning" in words
 
 
-def writes(sql: str) -> bool:
+def is_write(sql: str) -> bool:
     """Return whether a query may write."""
     return not {"insert", "update", "delete", "truncate"}.isdisjoint(_words(sql))
 
 
-_VALUES = ("body", "value", "recipe", "head", "metadata", "extra", "versions", "indexed", "note", "payload", "messages")
+_VALUE_PARAMETERS = (
+    "body",
+    "value",
+    "recipe",
+    "head",
+    "metadata",
+    "extra",
+    "versions",
+    "indexed",
+    "note",
+    "payload",
+    "messages",
+)
 """The parameters that hold what callers gave."""
 
 
 @cache
-def sized(dialect: str, name: str) -> tuple[str, ...] | None:
+def value_parameters(dialect: str, name: str) -> tuple[str, ...] | None:
     """Return a writing query's parameters that hold callers' values, or None.
 
     The result is () for a query that writes many entries.
     """
-    sql = load(dialect).get(name, "")
-    held = tuple(filter(parameters(sql).__contains__, _VALUES))
-    puts = not {"insert", "update"}.isdisjoint(_words(sql))
-    return held if puts and (held or name == "insert_entries") else None
+    sql = load_queries(dialect).get(name, "")
+    names = tuple(filter(parameter_names(sql).__contains__, _VALUE_PARAMETERS))
+    is_put = not {"insert", "update"}.isdisjoint(_words(sql))
+    return names if is_put and (names or name == "insert_entries") else None
 
 
 def _words(sql: str) -> list[str]:
@@ -151,7 +167,7 @@ def _words(sql: str) -> list[str]:
 def _split(text: str) -> list[tuple[tuple[str, str], str]]:
     """Split a file into queries and fragments: type and name, and text without comments."""
     parts = zip(*(_NAME.split(text)[n::3] for n in (1, 2, 3)), strict=True)
-    return [((what, name), _COMMENT.sub("", sql).strip()) for what, name, sql in parts]
+    return [((kind, name), _COMMENT.sub("", sql).strip()) for kind, name, sql in parts]
 
 
 class Query:
@@ -166,18 +182,18 @@ class Query:
         """Run it."""
         return tx.run(self.name, parameters)
 
-    def ahead(self, tx: Transaction, /, **parameters: Any) -> Rows:
+    def lazy(self, tx: Transaction, /, **parameters: Any) -> Rows:
         """Run it and return lazy rows; see `Transaction.run`."""
-        return tx.run(self.name, parameters, ahead=True)
+        return tx.run(self.name, parameters, lazy=True)
 
-    def many(self, tx: Transaction, rows: list[dict[str, Any]]) -> None:
+    def run_many(self, tx: Transaction, rows: list[dict[str, Any]]) -> None:
         """Run it once for each mapping of parameters."""
         tx.run_many(self.name, rows)
 
 
 class _Queries:
     def __init__(self) -> None:
-        self.__dict__.update((name, Query(name)) for name in load(DIALECTS[0]))
+        self.__dict__.update((name, Query(name)) for name in load_queries(DIALECTS[0]))
 
     def __getattr__(self, name: str) -> Query:
         raise AttributeError(f"there is no query named {safe_repr(name)} in storage/queries")
@@ -199,7 +215,7 @@ def next_link(link: bytes, entry: bytes) -> bytes:
     return blake2b(link + entry, digest_size=LINK_BYTES).digest()
 
 
-def store(tx: Transaction, bodies: Mapping[bytes, bytes]) -> None:
+def store_bodies(tx: Transaction, bodies: Mapping[bytes, bytes]) -> None:
     """Store bodies that are not stored yet.
 
     Args:
@@ -211,10 +227,10 @@ def store(tx: Transaction, bodies: Mapping[bytes, bytes]) -> None:
     if len(rows) == 1:
         query.store_content(tx, **rows[0])
     elif rows:
-        query.store_content.many(tx, rows)
+        query.store_content.run_many(tx, rows)
 
 
-def collect(tx: Transaction, hashes: Iterable[bytes]) -> None:
+def collect_bodies(tx: Transaction, hashes: Iterable[bytes]) -> None:
     """Delete those of the given bodies that nothing refers to any more.
 
     Args:
@@ -223,10 +239,10 @@ def collect(tx: Transaction, hashes: Iterable[bytes]) -> None:
     """
     if rows := [{"hash": key} for key in sorted(set(hashes))]:
         query.lock_contents(tx, hashes=json.dumps([row["hash"].hex() for row in rows]))
-        query.collect_content.many(tx, rows)
+        query.collect_content.run_many(tx, rows)
 
 
-def number_of(tx: Transaction, path: str) -> int:
+def ensure_namespace(tx: Transaction, path: str) -> int:
     """Return the number of a namespace, which is created if it is missing.
 
     Args:

@@ -46,17 +46,17 @@ class Transaction(ABC):
     """One transaction of an engine, usable until the operation returns."""
 
     __slots__ = ()
-    index_tail: ClassVar[int] = 0
+    max_unindexed: ClassVar[int] = 0
     """How many documents may wait for the full-text index. They are found all the same: a search reads them."""
 
     @abstractmethod
-    def run(self, query: str, parameters: dict[str, Any], *, ahead: bool = False) -> Rows:
+    def run(self, query: str, parameters: dict[str, Any], *, lazy: bool = False) -> Rows:
         """Run a query.
 
         Args:
             query: Its name, as in the `.sql` files.
             parameters: Values by name.
-            ahead: Return lazy rows, which are fetched on first access, so that an engine can send the next queries
+            lazy: Return lazy rows, which are fetched on first access, so that an engine can send the next queries
                 before it waits for them.
         """
 
@@ -64,17 +64,17 @@ class Transaction(ABC):
     def run_many(self, query: str, rows: list[dict[str, Any]]) -> None:
         """Run a query once for each mapping of parameters. No rows are returned."""
 
-    def run_sql(self, sql: str, parameters: Mapping[str, Any], *, ahead: bool = False) -> Rows:
+    def run_sql(self, sql: str, parameters: Mapping[str, Any], *, lazy: bool = False) -> Rows:
         """Run a statement that is no named query, with `:name` parameters.
 
-        `ahead` has the same meaning as for `run`.
+        `lazy` has the same meaning as for `run`.
         """
         raise NotImplementedError
 
     def run_sql_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Run such a statement once for each mapping of parameters. No rows are returned."""
         for row in rows:
-            self.run_sql(sql, row, ahead=True)
+            self.run_sql(sql, row, lazy=True)
 
     def insert_rows(self, table: str, columns: Sequence[str], rows: Sequence[Values]) -> None:
         """Insert many rows into a table."""
@@ -88,7 +88,7 @@ class Transaction(ABC):
         """Advance the id counters of all tables beyond the inserted rows."""
 
 
-def refuse(*_: Any) -> NoReturn:
+def raise_ended(*_: Any) -> NoReturn:
     """Raise an error: replaces the methods of a transaction that has ended."""
     raise StorageError("The transaction has ended. Run its queries before the operation returns.")
 

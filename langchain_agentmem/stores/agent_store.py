@@ -76,20 +76,20 @@ from langchain_agentmem.base.concurrency import (
     CompletedAwaitable,
     awaited,
     check_cancelled,
-    in_worker,
+    run_in_worker,
 )
 from langchain_agentmem.base.namespaces import Namespace, ThreadLike, path_of, running_config
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver, safe_repr
-from langchain_agentmem.rewinding.thread_memory import ThreadPosition, thread_point
+from langchain_agentmem.rewinding.thread_memory import ThreadPosition, thread_position
 from langchain_agentmem.search import vectors
-from langchain_agentmem.search.analysis import question
-from langchain_agentmem.search.memory_search import near
+from langchain_agentmem.search.analysis import analyze_query
+from langchain_agentmem.search.memory_search import make_vector_query
 from langchain_agentmem.search.vectors import VectorQuery, embed_with, embedder_of
 from langchain_agentmem.storage.background import Lease, Task, TaskKey
 from langchain_agentmem.storage.database import Database, LazyDatabase, MemoryLike, database_of
 from langchain_agentmem.storage.engine import DatabaseOptions, OpeningOptions
 from langchain_agentmem.stores import item_rows, store_batch
-from langchain_agentmem.stores.item_rows import PAGE, ttl_of
+from langchain_agentmem.stores.item_rows import PAGE_SIZE, check_ttl
 from langchain_agentmem.stores.item_search import ItemQuery, SharedItems, ThreadItems
 from langchain_agentmem.stores.store_batch import Answers, Batch, Fields, Items
 from langchain_agentmem.tracing import RunType
@@ -99,7 +99,7 @@ T = TypeVar("T")
 S = TypeVar("S", bound=BaseStore)
 
 
-def _checked(
+def _with_check(
     check: Callable[..., object],
     method: Callable[Concatenate[S, P], T],
     amethod: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
@@ -128,9 +128,9 @@ def _checked(
 
 
 # LangGraph's method reports missing or excess arguments under its own name.
-def _check(*args: Any, **kwargs: Any) -> None:
-    named = (*args[:1], kwargs.get("namespace", ()), kwargs.get("prefix") or (), kwargs.get("suffix") or ())
-    for namespace in named:
+def _check_namespaces(*args: Any, **kwargs: Any) -> None:
+    namespaces = (*args[:1], kwargs.get("namespace", ()), kwargs.get("prefix") or (), kwargs.get("suffix") or ())
+    for namespace in namespaces:
         store_batch.path_of_items(namespace)
 
 
@@ -152,7 +152,7 @@ class IndexOptions(IndexConfig, total=False):
     text_fields: list[str]
 
 
-IndexGiven: TypeAlias = IndexConfig | IndexOptions
+IndexLike: TypeAlias = IndexConfig | IndexOptions
 
 
 class ItemStore(BaseStore):
@@ -177,20 +177,22 @@ class ItemStore(BaseStore):
     supports_ttl = True
     _part: str
 
-    def __init__(self, memory: MemoryLike, index: IndexGiven | None, ttl: TTLConfig | None) -> None:
-        self.index_config, self._fields = index_given(index)
+    def __init__(self, memory: MemoryLike, index: IndexLike | None, ttl: TTLConfig | None) -> None:
+        self.index_config, self._fields = parse_index(index)
         config: Any = self.index_config or {}
         self.embeddings: Embeddings | None = config.get("embed")
-        self.ttl_config = _ttl(ttl)
+        self.ttl_config = _parse_ttl(ttl)
         self.database: Database = database_of(memory)
         if self.embeddings is not None:
             embed_with(self.database, self.embeddings, config["dims"])
 
-    get, aget = _checked(_check, BaseStore.get, BaseStore.aget)
-    search, asearch = _checked(_check, BaseStore.search, BaseStore.asearch)
-    put, aput = _checked(_check_put, BaseStore.put, BaseStore.aput)
-    delete, adelete = _checked(_check, BaseStore.delete, BaseStore.adelete)
-    list_namespaces, alist_namespaces = _checked(_check, BaseStore.list_namespaces, BaseStore.alist_namespaces)
+    get, aget = _with_check(_check_namespaces, BaseStore.get, BaseStore.aget)
+    search, asearch = _with_check(_check_namespaces, BaseStore.search, BaseStore.asearch)
+    put, aput = _with_check(_check_put, BaseStore.put, BaseStore.aput)
+    delete, adelete = _with_check(_check_namespaces, BaseStore.delete, BaseStore.adelete)
+    list_namespaces, alist_namespaces = _with_check(
+        _check_namespaces, BaseStore.list_namespaces, BaseStore.alist_namespaces
+    )
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations in one transaction.
@@ -205,68 +207,72 @@ class ItemStore(BaseStore):
             InvalidInput: An operation is invalid, or a value cannot be stored as JSON. Nothing was written.
             StorageError: The database failed. Nothing was written.
         """
-        batch = Batch(ops, self.ttl_config or {}, self._fields, self._base(), self.database.limits)
-        opened = self._opened()
+        batch = Batch(ops, self.ttl_config or {}, self._fields, self._base_namespace(), self.database.limits)
+        open_items = self._item_opener()
         now = self.database.now()
         run_type: RunType = "retriever" if batch.verb == "search" else "chain"
-        with self.database.step(f"{self._part}.{batch.verb}", batch.asked, run_type) as step:
-            results, touched = self._run(batch, opened, now)
-            step.finish(lambda: batch.told(results))
+        with self.database.step(f"{self._part}.{batch.verb}", batch.trace_inputs, run_type) as step:
+            results, touched = self._run(batch, open_items, now)
+            step.finish(lambda: batch.trace_outputs(results))
         if touched:
             with contextlib.suppress(DatabaseReadOnly, StepIsOver):  # a read-only role can still read
-                self.database.engine.write(lambda tx: opened().touch(tx, touched, now=now))
+                self.database.engine.write(lambda tx: open_items().touch(tx, touched, now=now))
         return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Async version of `batch`."""
         if not isinstance(ops, Iterable):
             return self.batch(ops)  # it is refused
-        asked = list(ops)
-        return await in_worker(lambda: self.batch(asked), writes=any(isinstance(op, PutOp) for op in asked))
+        operations = list(ops)
+        return await run_in_worker(
+            lambda: self.batch(operations), writes=any(isinstance(op, PutOp) for op in operations)
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({safe_repr(self.database.engine.path)})"
 
-    def _run(self, batch: Batch, opened: Callable[[], Items], now: int) -> Answers:
+    def _run(self, batch: Batch, open_items: Callable[[], Items], now: int) -> Answers:
         check_cancelled()
         engine = self.database.engine
 
-        def dense(look: ItemQuery) -> VectorQuery | None:
-            return near(self.database, question(look.question, now), opened().walls(look))
+        def vector_of(item_query: ItemQuery) -> VectorQuery | None:
+            return make_vector_query(
+                self.database, analyze_query(item_query.question, now), open_items().index_filter(item_query)
+            )
 
-        batch.embed(dense)
+        batch.embed(vector_of)
         if not batch.changes:
-            return engine.read(lambda tx: batch.read(tx, opened(), now))
-        answers = engine.write(lambda tx: batch.run(tx, opened(), now))
+            return engine.read(lambda tx: batch.read(tx, open_items(), now))
+        answers = engine.write(lambda tx: batch.run(tx, open_items(), now))
         if (embedder := embedder_of(self.database)) is not None:
             embedder.wake(self.database)
         return answers
 
-    def _opened(self) -> Callable[[], Items]:
+    def _item_opener(self) -> Callable[[], Items]:
         """Return a factory that opens the items, for each transaction anew.
 
         This call decides whose items they are.
         """
         raise NotImplementedError
 
-    def _base(self) -> Namespace:
+    def _base_namespace(self) -> Namespace:
         """Return the namespace that precedes the namespaces of all operations."""
         return ()
 
 
-_INDEX = ("embed", "dims", "fields", "text_fields", "distance_type", "ann_index_config")
+_INDEX_KEYS = ("embed", "dims", "fields", "text_fields", "distance_type", "ann_index_config")
 """The keys of an index, which `IndexOptions` and LangGraph's store on PostgreSQL have."""
 
 
-def _check_keys(name: str, given: Any, known: Collection[str], example: str) -> None:
+def _check_keys(name: str, value: Any, known: Collection[str], example: str) -> None:
     """Check that a value is a dictionary with known keys only."""
-    if not isinstance(given, Mapping):
-        raise InvalidInput(f"{name} must be a dictionary such as {example}, not {safe_repr(given)}.")
-    if unknown := [key for key in given if key not in known]:
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"{name} must be a dictionary such as {example}, not {safe_repr(value)}.")
+    if unknown := [key for key in value if key not in known]:
         raise InvalidInput(f"There is no option {safe_repr(unknown[0])}. Options: {', '.join(known)}.")
 
 
-def index_given(index: Any) -> tuple[IndexConfig | None, Fields | None]:
+def parse_index(index: Any) -> tuple[IndexConfig | None, Fields | None]:
     """Check LangGraph's `IndexConfig`; return it and its fields.
 
     Its "embed" becomes the embeddings object.
@@ -276,44 +282,44 @@ def index_given(index: Any) -> tuple[IndexConfig | None, Fields | None]:
     """
     if index is None:
         return None, None
-    _check_keys("index", index, _INDEX, "{'fields': ['text']}")
+    _check_keys("index", index, _INDEX_KEYS, "{'fields': ['text']}")
     embed, dims = index.get("embed"), check_value(PositiveInt | None, index.get("dims"), "index['dims']")
-    fields = store_batch.checked_fields(
-        "index['fields']", index.get("fields") or index.get("text_fields") or [store_batch.WHOLE]
+    fields = store_batch.check_fields(
+        "index['fields']", index.get("fields") or index.get("text_fields") or [store_batch.WHOLE_VALUE]
     )
-    config: IndexConfig = {**index, "fields": list(fields or (store_batch.WHOLE,))}  # type: ignore[typeddict-item]
-    if embed == vectors.NAME:
-        config["dims"] = dims or vectors.DIMENSIONS
+    config: IndexConfig = {**index, "fields": list(fields or (store_batch.WHOLE_VALUE,))}  # type: ignore[typeddict-item]
+    if embed == vectors.STATIC_NAME:
+        config["dims"] = dims or vectors.STATIC_DIMENSIONS
     if embed is not None:
-        config["embed"] = _embeddings(embed, config.get("dims"))
+        config["embed"] = _make_embeddings(embed, config.get("dims"))
     return config, fields
 
 
-def _embeddings(embed: Any, dims: int | None) -> Embeddings:
+def _make_embeddings(embed: Any, dims: int | None) -> Embeddings:
     if not isinstance(embed, str) and not callable(embed) and not isinstance(embed, Embeddings):
         raise InvalidInput(
             f"index['embed'] must be Embeddings, a function, 'provider:model' or 'static', not {type(embed).__name__}."
         )
     if dims is None:
         raise InvalidInput("index['embed'] needs index['dims'], the numbers of a vector.")
-    if embed != vectors.NAME:
+    if embed != vectors.STATIC_NAME:
         try:
             return langgraph.ensure_embeddings(embed)
         except (ImportError, ValueError) as error:  # of a name: there is no such provider, or it is not installed
             raise InvalidInput(f"index['embed'] cannot be made of {safe_repr(embed)}: {error}") from error
-    if dims != vectors.DIMENSIONS:
+    if dims != vectors.STATIC_DIMENSIONS:
         raise InvalidInput(
-            f"The static embeddings have {vectors.DIMENSIONS} dimensions, not {dims}: leave index['dims'] out."
+            f"The static embeddings have {vectors.STATIC_DIMENSIONS} dimensions, not {dims}: leave index['dims'] out."
         )
     return vectors.StaticEmbeddings()
 
 
-def _ttl(ttl: Any) -> TTLConfig | None:
+def _parse_ttl(ttl: Any) -> TTLConfig | None:
     if ttl is None:
         return None
     _check_keys("ttl", ttl, TTLConfig.__annotations__, "{'default_ttl': 60}")
-    ttl_of(ttl.get("default_ttl"))
-    ttl_of(ttl.get("sweep_interval_minutes"))
+    check_ttl(ttl.get("default_ttl"))
+    check_ttl(ttl.get("sweep_interval_minutes"))
     return TTLConfig(**ttl)  # type: ignore[typeddict-item]
 
 
@@ -333,7 +339,7 @@ class Sweeper(Future[None]):
     def __init__(self, store: AgentMemoryStore, seconds: float) -> None:
         super().__init__()
         self._store, self._seconds = weakref.ref(store), seconds
-        key = TaskKey(path_of(store._base()), "sweep")
+        key = TaskKey(path_of(store._base_namespace()), "sweep")
         self._task = Task(store.database.background, key, lambda _: 0.0, self._sweep, on_stop=self._end)
         self.add_done_callback(lambda _: self._task.stop())
         weakref.finalize(store, self._task.stop).atexit = False
@@ -391,17 +397,17 @@ class AgentMemoryStore(Closable, ItemStore):
 
     _part = "store"
 
-    def __init__(self, memory: MemoryLike, *, index: IndexGiven | None = None, ttl: TTLConfig | None = None) -> None:
+    def __init__(self, memory: MemoryLike, *, index: IndexLike | None = None, ttl: TTLConfig | None = None) -> None:
         super().__init__(memory, index, ttl)
         self._sweeper: Sweeper | None = None
-        self._owned = False
+        self._owns_database = False
 
     @classmethod
     def from_conn_string(
         cls,
         conn_string: str | os.PathLike[str],
         *,
-        index: IndexGiven | None = None,
+        index: IndexLike | None = None,
         ttl: TTLConfig | None = None,
         **options: Unpack[OpeningOptions],
     ) -> Self:
@@ -417,9 +423,9 @@ class AgentMemoryStore(Closable, ItemStore):
         Returns:
             The store. Use it with `with` or `async with`, or call `close`.
         """
-        opened = cls(LazyDatabase(conn_string, DatabaseOptions.of(options)), index=index, ttl=ttl)
-        opened._owned = True
-        return opened
+        store = cls(LazyDatabase(conn_string, DatabaseOptions.of(options)), index=index, ttl=ttl)
+        store._owns_database = True
+        return store
 
     def setup(self) -> CompletedAwaitable:
         """Do nothing: an open database is ready. The result may be awaited."""
@@ -428,7 +434,7 @@ class AgentMemoryStore(Closable, ItemStore):
     def close(self) -> None:
         """Stop the sweeper, and close the database if this store opened it for itself."""
         self.stop_ttl_sweeper()
-        if self._owned:
+        if self._owns_database:
             self.database.close()
 
     # -- expiry ------------------------------------------------------------------------------------------------
@@ -442,8 +448,8 @@ class AgentMemoryStore(Closable, ItemStore):
         Returns:
             The number of deleted items, which may be awaited.
         """
-        now, swept, count = self.database.now(), 0, PAGE
-        while count == PAGE:
+        now, swept, count = self.database.now(), 0, PAGE_SIZE
+        while count == PAGE_SIZE:
             count = self.database.write(
                 "store.sweep", lambda tx: item_rows.sweep(tx, now=now), outputs=lambda count: {"deleted": count}
             )
@@ -466,8 +472,8 @@ class AgentMemoryStore(Closable, ItemStore):
             InvalidInput: The interval is no positive number of minutes.
         """
         configured = (self.ttl_config or {}).get("sweep_interval_minutes")
-        given = configured if sweep_interval_minutes is None else sweep_interval_minutes
-        minutes = ttl_of(given) or SWEEP_MINUTES
+        interval = configured if sweep_interval_minutes is None else sweep_interval_minutes
+        minutes = check_ttl(interval) or SWEEP_MINUTES
         if self._sweeper is None or self._sweeper.done():
             self._sweeper = Sweeper(self, min(minutes * 60, threading.TIMEOUT_MAX))
         return self._sweeper
@@ -487,11 +493,11 @@ class AgentMemoryStore(Closable, ItemStore):
         timeout = check_timeout(timeout)
         return AwaitableNumber(self._sweeper is None or self._sweeper.stop(timeout))
 
-    def _opened(self) -> Callable[[], Items]:
+    def _item_opener(self) -> Callable[[], Items]:
         return SharedItems
 
-    def _base(self) -> Namespace:
-        return self.database.scopes.within or ()
+    def _base_namespace(self) -> Namespace:
+        return self.database.scopes.boundary or ()
 
 
 class AgentMemoryThreadStore(ItemStore):
@@ -519,14 +525,14 @@ class AgentMemoryThreadStore(ItemStore):
         self,
         memory: MemoryLike,
         *,
-        index: IndexGiven | None = None,
+        index: IndexLike | None = None,
         ttl: TTLConfig | None = None,
         config: ThreadLike | None = None,
     ) -> None:
         super().__init__(memory, index, ttl)
-        self._given = config
+        self._config = config
         if config is not None:
-            thread_point(self.database, config)  # reports errors immediately
+            thread_position(self.database, config)  # reports errors immediately
 
     def at(self, config: ThreadLike) -> Self:
         """Return this store at a checkpoint, or at a thread's newest one. It is read-only.
@@ -541,8 +547,8 @@ class AgentMemoryThreadStore(ItemStore):
         """
         return type(self)(self.database, index=self.index_config, ttl=self.ttl_config, config=config)
 
-    def _opened(self) -> Callable[[], Items]:
-        if self._given is None:
+    def _item_opener(self) -> Callable[[], Items]:
+        if self._config is None:
             configurable = (running_config() or {}).get("configurable")
             if not isinstance(configurable, Mapping) or configurable.get("thread_id") is None:
                 raise InvalidInput(
@@ -553,4 +559,4 @@ class AgentMemoryThreadStore(ItemStore):
         return lambda: ThreadItems(point)
 
     def _point(self) -> ThreadPosition:
-        return thread_point(self.database, self._given)
+        return thread_position(self.database, self._config)

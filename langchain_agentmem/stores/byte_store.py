@@ -32,7 +32,7 @@ from langchain_core.stores import BaseStore
 from pydantic import InstanceOf
 
 from langchain_agentmem.base.argument_checks import check_value
-from langchain_agentmem.base.concurrency import in_worker, iterate_in_worker
+from langchain_agentmem.base.concurrency import iterate_in_worker, run_in_worker
 from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.storage import Transaction, queries, query
@@ -40,59 +40,59 @@ from langchain_agentmem.storage.database import Database, MemoryLike, database_o
 from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.tracing import Thunk
 
-LONGEST_KEY = 2_000
+MAX_KEY_BYTES = 2_000
 """Bytes; PostgreSQL's indexes have no room for more."""
-KEYS_AT_ONCE = 500
+PAGE_SIZE = 500
 """Maximum keys in one statement, and in one page of a listing."""
 
-_BEHIND_ALL = b"\xff"  # no UTF-8 has this byte
+_AFTER_ALL_KEYS = b"\xff"  # no UTF-8 has this byte
 _Text: TypeAlias = InstanceOf[str]  # pydantic's own refuses halves of characters
 _KEYS, _PAIRS, _PREFIX = Sequence[_Text], Sequence[tuple[_Text, bytes]], _Text | None
 """The types of a list of keys, of a list of keys with values, and of a key's prefix."""
 
 
-def stored_key(key: str) -> bytes:
+def encode_key(key: str) -> bytes:
     """Return a key as it is stored.
 
     Raises:
         InvalidInput: The key is too long.
     """
     data = key.encode("utf-8", "surrogatepass")
-    if len(data) > LONGEST_KEY:
-        raise InvalidInput(f"A key has at most {LONGEST_KEY} bytes, not {len(data)}: {safe_repr(key)}.")
+    if len(data) > MAX_KEY_BYTES:
+        raise InvalidInput(f"A key has at most {MAX_KEY_BYTES} bytes, not {len(data)}: {safe_repr(key)}.")
     return data
 
 
 def erase(tx: Transaction, low: str, high: str) -> int:
     """Delete every value of the namespaces in a range of paths. Return their number."""
-    held = query.blob_counts(tx, low=low, high=high)
-    for row in held:
+    counts = query.blob_counts(tx, low=low, high=high)
+    for row in counts:
         query.delete_blobs(tx, path=row["path"])
         query.delete_empty_namespaces(tx, path=row["path"])
-    return sum(int(row["blobs"]) for row in held)
+    return sum(int(row["blobs"]) for row in counts)
 
 
-def problems(tx: Transaction, low: str, high: str) -> list[str]:
+def find_problems(tx: Transaction, low: str, high: str) -> list[str]:
     """Describe the damaged values of the namespaces in a range of paths, in sentences."""
     found: list[str] = []
-    for held in query.blob_counts(tx, low=low, high=high):
-        start, left = b"", int(held["blobs"])
-        while keys := _listed(tx, held["path"], "", start):
+    for counts in query.blob_counts(tx, low=low, high=high):
+        start, missing = b"", int(counts["blobs"])
+        while keys := _list_keys(tx, counts["path"], "", start):
             start = keys[-1] + b"\0"
-            left -= len(keys)
+            missing -= len(keys)
             for key in keys:
-                [row] = _find(tx, held["path"], [key])  # alone, as it may be large
+                [row] = _find_blobs(tx, counts["path"], [key])  # alone, as it may be large
                 if not _is_key(key) or _checksum(key, row["value"]) != row["checksum"]:
-                    shown = safe_repr(key.decode("utf-8", "replace"))
-                    found.append(f"the stored value of the key {shown} is not what was stored")
-        if left > 0:
-            found.append(f"the keys of {left} stored values are not what was stored")
+                    key_text = safe_repr(key.decode("utf-8", "replace"))
+                    found.append(f"the stored value of the key {key_text} is not what was stored")
+        if missing > 0:
+            found.append(f"the keys of {missing} stored values are not what was stored")
     return found
 
 
 def _is_key(key: bytes) -> bool:
     try:
-        return stored_key(key.decode("utf-8", "surrogatepass")) == key
+        return encode_key(key.decode("utf-8", "surrogatepass")) == key
     except ValueError:
         return False
 
@@ -101,16 +101,16 @@ def _checksum(key: bytes, value: bytes) -> int:
     return zlib.crc32(value, zlib.crc32(key))
 
 
-def _find(tx: Transaction, path: str, keys: Iterable[bytes]) -> Sequence[Row]:
+def _find_blobs(tx: Transaction, path: str, keys: Iterable[bytes]) -> Sequence[Row]:
     return query.find_blobs(tx, path=path, keys=json.dumps([key.hex() for key in keys]))
 
 
-def _listed(tx: Transaction, path: str, prefix: str, start: bytes) -> list[bytes]:
+def _list_keys(tx: Transaction, path: str, prefix: str, start: bytes) -> list[bytes]:
     """Return a page of the keys that begin with a prefix, in order, from some bytes on."""
     first = prefix.encode("utf-8", "surrogatepass")
     # No byte of UTF-8 is the last there is, so the one after it ends the range of a prefix.
-    end = first[:-1] + bytes((first[-1] + 1,)) if first else _BEHIND_ALL
-    rows = query.blob_keys(tx, path=path, low=max(first, start), high=end, limit=KEYS_AT_ONCE)
+    end = first[:-1] + bytes((first[-1] + 1,)) if first else _AFTER_ALL_KEYS
+    rows = query.blob_keys(tx, path=path, low=max(first, start), high=end, limit=PAGE_SIZE)
     return [bytes(row["key"]) for row in rows]
 
 
@@ -159,12 +159,12 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
             InvalidInput: A key is not a string.
         """
         wanted = check_value(_KEYS, keys, "keys")
-        places = {stored_key(key): key for key in wanted}
+        places = {encode_key(key): key for key in wanted}
 
         def get(tx: Transaction) -> list[bytes | None]:
             found: dict[str, bytes] = {}
-            for first in range(0, len(places), KEYS_AT_ONCE):
-                rows = _find(tx, self._path, islice(places, first, first + KEYS_AT_ONCE))
+            for first in range(0, len(places), PAGE_SIZE):
+                rows = _find_blobs(tx, self._path, islice(places, first, first + PAGE_SIZE))
                 found.update((places[bytes(row["key"])], bytes(row["value"])) for row in rows)
             return [found.get(key) for key in wanted]
 
@@ -172,7 +172,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
 
     async def amget(self, keys: Sequence[str]) -> list[bytes | None]:
         """Async version of `mget`."""
-        return await in_worker(partial(self.mget, keys))
+        return await run_in_worker(partial(self.mget, keys))
 
     def yield_keys(self, *, prefix: str | None = None) -> Iterator[str]:
         """Return an iterator over the keys in code point order, read a page at a time.
@@ -208,21 +208,21 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
         """
         values = dict(check_value(_PAIRS, key_value_pairs, "key_value_pairs"))
         # Sorted, so that two writers of the same keys never wait for each other in a circle.
-        placed = sorted((stored_key(key), value) for key, value in values.items())
+        rows = sorted((encode_key(key), value) for key, value in values.items())
         now = self._database.now()
 
         def put(tx: Transaction) -> None:
             if values:
-                about = {"namespace": queries.number_of(tx, self._path), "now": now}
-                query.put_blob.many(
-                    tx, [{**about, "key": key, "checksum": _checksum(key, data), "value": data} for key, data in placed]
+                common = {"namespace": queries.ensure_namespace(tx, self._path), "now": now}
+                query.put_blob.run_many(
+                    tx, [{**common, "key": key, "checksum": _checksum(key, data), "value": data} for key, data in rows]
                 )
 
         self._database.write("bytes.set", put, self._inputs(values))
 
     async def amset(self, key_value_pairs: Sequence[tuple[str, bytes]]) -> None:
         """Async version of `mset`."""
-        await in_worker(partial(self.mset, key_value_pairs), writes=True)
+        await run_in_worker(partial(self.mset, key_value_pairs), writes=True)
 
     def mdelete(self, keys: Sequence[str]) -> None:
         """Delete keys with their values, in one transaction. Missing keys are ignored.
@@ -234,32 +234,32 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
             InvalidInput: A key is not a string.
             StorageError: The database failed. Nothing was deleted.
         """
-        given = check_value(_KEYS, keys, "keys")
-        places = sorted({stored_key(key) for key in given})
+        wanted = check_value(_KEYS, keys, "keys")
+        places = sorted({encode_key(key) for key in wanted})
 
         def delete(tx: Transaction) -> None:
             if places:
-                query.delete_blob.many(tx, [{"path": self._path, "key": key} for key in places])
+                query.delete_blob.run_many(tx, [{"path": self._path, "key": key} for key in places])
                 query.delete_empty_namespaces(tx, path=self._path)
 
-        self._database.write("bytes.delete", delete, self._inputs(given))
+        self._database.write("bytes.delete", delete, self._inputs(wanted))
 
     async def amdelete(self, keys: Sequence[str]) -> None:
         """Async version of `mdelete`."""
-        await in_worker(partial(self.mdelete, keys), writes=True)
+        await run_in_worker(partial(self.mdelete, keys), writes=True)
 
     # -- plumbing ----------------------------------------------------------------------------------------------
 
     def _page(self, prefix: str, start: bytes) -> list[str]:
         def read(tx: Transaction) -> list[str]:
-            return [key.decode("utf-8", "surrogatepass") for key in _listed(tx, self._path, prefix, start)]
+            return [key.decode("utf-8", "surrogatepass") for key in _list_keys(tx, self._path, prefix, start)]
 
         return self._database.read("bytes.list", read, lambda: {"namespace": self.namespace, "prefix": prefix})
 
     def _pages(self, prefix: str) -> Iterator[list[str]]:
         keys = self._page(prefix, b"")
         yield keys
-        while len(keys) == KEYS_AT_ONCE:
+        while len(keys) == PAGE_SIZE:
             keys = self._page(prefix, keys[-1].encode("utf-8", "surrogatepass") + b"\0")
             yield keys
 

@@ -24,38 +24,38 @@ from langchain_agentmem.search.search_index import IndexedDocument
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.transaction import Row
 
-KIND = "item"
+ITEM_KIND = "item"
 
 
-LONGEST_KEY = 2_000
+MAX_KEY_BYTES = 2_000
 """Bytes; PostgreSQL's indexes have no room for more."""
-LONGEST_TTL = 1e9
+MAX_TTL = 1e9
 """Minutes: some 1,900 years."""
 
-_TAGGED = TAG.encode()
-_LONG = 19
-_LONG_NUMBER = re.compile(rb"\d{%d}" % _LONG)
+_TAG_BYTES = TAG.encode()
+_LONG_DIGITS = 19
+_LONG_NUMBER = re.compile(rb"\d{%d}" % _LONG_DIGITS)
 _NO_DIGITS = bytes(code for code in range(256) if code not in b"0123456789")
-_UNUSABLE = re.compile(r"[\x00\ud800-\udfff]")
+_INVALID_CHARS = re.compile(r"[\x00\ud800-\udfff]")
 
 
-def key_of(key: Any) -> str:
+def check_key(key: Any) -> str:
     """Check the key of an item.
 
     Raises:
         InvalidInput: The key is no text, empty, too long, or has characters that no database can store.
     """
-    if isinstance(key, str) and key.isascii() and 0 < len(key) <= LONGEST_KEY and "\0" not in key:
+    if isinstance(key, str) and key.isascii() and 0 < len(key) <= MAX_KEY_BYTES and "\0" not in key:
         return key
-    if not isinstance(key, str) or not key or _UNUSABLE.search(key) or len(key.encode()) > LONGEST_KEY:
+    if not isinstance(key, str) or not key or _INVALID_CHARS.search(key) or len(key.encode()) > MAX_KEY_BYTES:
         raise InvalidInput(
-            f"{safe_repr(key)} cannot be the key of an item: keys are strings of 1 to {LONGEST_KEY} bytes "
+            f"{safe_repr(key)} cannot be the key of an item: keys are strings of 1 to {MAX_KEY_BYTES} bytes "
             "without NULs and unpaired surrogates."
         )
     return key
 
 
-def ttl_of(ttl: Any) -> float | None:
+def check_ttl(ttl: Any) -> float | None:
     """Check a time to live.
 
     Raises:
@@ -63,12 +63,12 @@ def ttl_of(ttl: Any) -> float | None:
     """
     if ttl is None:
         return None
-    if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl <= LONGEST_TTL:
+    if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl <= MAX_TTL:
         raise InvalidInput(f"ttl must be a positive number of minutes, or None for no end, not {safe_repr(ttl)}.")
     return float(ttl)
 
 
-def written(value: Mapping[str, Any]) -> bytes:
+def encode_value(value: Mapping[str, Any]) -> bytes:
     """Encode a value for storage as JSON, with keys in their order and tags for other types.
 
     Raises:
@@ -80,46 +80,46 @@ def written(value: Mapping[str, Any]) -> bytes:
     return write_plain(plain if is_plain(plain) else to_plain(plain))
 
 
-def read(data: bytes, path: str, key: str) -> dict[str, Any]:
+def decode_value(data: bytes, path: str, key: str) -> dict[str, Any]:
     """Decode the value of an item into new objects.
 
     Raises:
         DatabaseUnreadable: The stored bytes are damaged.
     """
     try:
-        value = _decoded(data)
+        value = _decode(data)
     except InvalidInput as error:
-        raise damaged(path, key) from error
+        raise damaged_item_error(path, key) from error
     if not isinstance(value, dict):
-        raise damaged(path, key)
+        raise damaged_item_error(path, key)
     return value
 
 
-def damaged(path: str, key: str) -> DatabaseUnreadable:
+def damaged_item_error(path: str, key: str) -> DatabaseUnreadable:
     """Return the error for an item whose value cannot be read."""
     return DatabaseUnreadable(
         f"The item {safe_repr(key)} in {safe_repr(namespace_of(path))} is damaged. Delete it, or restore a backup."
     )
 
 
-def whole_text(value: Mapping[str, Any]) -> str:
+def full_text(value: Mapping[str, Any]) -> str:
     """Return all text and numbers of a value, one a line, without keys and booleans."""
     texts: list[str] = []
-    _gather(value, texts)
+    _collect_texts(value, texts)
     return "\n".join(texts)
 
 
-def text_of(value: Mapping[str, Any], data: bytes) -> str:
+def stored_text(value: Mapping[str, Any], data: bytes) -> str:
     """Return the text of a value to be stored, as the stored bytes will return it again.
 
     Args:
         value: The value.
-        data: The result of `written`.
+        data: The result of `encode_value`.
     """
-    return whole_text(value) if _TAGGED not in data else found_by(data, None)
+    return full_text(value) if _TAG_BYTES not in data else indexed_text(data, None)
 
 
-def _gather(value: Any, texts: list[str]) -> None:
+def _collect_texts(value: Any, texts: list[str]) -> None:
     if isinstance(value, str):
         texts.append(value)
     elif isinstance(value, int | float):
@@ -127,18 +127,18 @@ def _gather(value: Any, texts: list[str]) -> None:
             texts.append(str(value))
     elif isinstance(value, dict | Mapping):  # an abstract class takes long to tell
         for inner in value.values():
-            _gather(inner, texts)
+            _collect_texts(inner, texts)
     elif isinstance(value, list):
         for inner in value:
-            _gather(inner, texts)
+            _collect_texts(inner, texts)
     elif value is not None:
-        _gather(json_value(value), texts)
+        _collect_texts(json_value(value), texts)
 
 
-def _decoded(data: bytes) -> Any:
+def _decode(data: bytes) -> Any:
     """Decode a value as `decode` does, but faster for common values."""
-    long = len(data.translate(None, _NO_DIGITS)) >= _LONG and _LONG_NUMBER.search(data)
-    if _TAGGED in data or long:  # orjson would make a float of a number of more than 64 bits
+    has_long_number = len(data.translate(None, _NO_DIGITS)) >= _LONG_DIGITS and _LONG_NUMBER.search(data)
+    if _TAG_BYTES in data or has_long_number:  # orjson would make a float of a number of more than 64 bits
         return decode(data)
     try:
         return orjson.loads(data)
@@ -146,34 +146,34 @@ def _decoded(data: bytes) -> Any:
         return decode(data)
 
 
-def noted(named: tuple[str, ...] | None) -> str | None:
+def encode_texts(field_texts: tuple[str, ...] | None) -> str | None:
     """Encode the texts of named fields for their column; None stands for the whole value."""
-    return None if named is None else json.dumps(named)
+    return None if field_texts is None else json.dumps(field_texts)
 
 
-def passages(data: bytes | None, indexed: str | None) -> tuple[str, ...]:
+def indexed_texts(data: bytes | None, indexed: str | None) -> tuple[str, ...]:
     """Return the texts that the index holds for a stored item.
 
     Args:
         data: The stored value; needed only if the whole value is indexed.
-        indexed: The result of `noted`.
+        indexed: The result of `encode_texts`.
     """
     try:
         if indexed is not None:
             return tuple(map(str, read_column(indexed, list)))
-        return (whole_text(_decoded(bytes(data or b"{}"))),)
+        return (full_text(_decode(bytes(data or b"{}"))),)
     except (InvalidInput, DatabaseUnreadable, AttributeError):  # damaged: deleting it must remain possible
         return ("",)
 
 
-def found_by(data: bytes | None, indexed: str | None) -> str:
-    """Return the texts of `passages` as one text."""
-    return "\n".join(passages(data, indexed))
+def indexed_text(data: bytes | None, indexed: str | None) -> str:
+    """Return the texts of `indexed_texts` as one text."""
+    return "\n".join(indexed_texts(data, indexed))
 
 
-MINUTE = 60_000_000
+MINUTE_MICROS = 60_000_000
 """Microseconds."""
-PAGE = 500
+PAGE_SIZE = 500
 """Items to process together."""
 
 
@@ -196,10 +196,10 @@ class ItemDraft(NamedTuple):
     """An item to write.
 
     Attributes:
-        value: The result of `written`.
+        value: The result of `encode_value`.
         ttl: Minutes after which it expires when nobody reads or writes it; None for never.
         text: The text to index; empty for none.
-        named: The texts of the fields to index; None stands for the whole value.
+        field_texts: The texts of the fields to index; None stands for the whole value.
         times: The times to keep; None for an item that is written now.
         source: The origin of the item, see `Writer`.
         actor: The name of the source.
@@ -208,7 +208,7 @@ class ItemDraft(NamedTuple):
     value: bytes
     ttl: float | None = None
     text: str = ""
-    named: tuple[str, ...] | None = None
+    field_texts: tuple[str, ...] | None = None
     times: ItemTimes | None = None
     source: str | None = None
     actor: str | None = None
@@ -218,14 +218,14 @@ class StoredItem(NamedTuple):
     """An item as it is stored."""
 
     id: int
-    at: ItemPlace
+    place: ItemPlace
     value: bytes
     created_at: int
     updated_at: int
     ttl: float | None
 
 
-Locked = dict[str, dict[str, Row]]
+LockedRows = dict[str, dict[str, Row]]
 """Rows by the path of their namespace and their key."""
 
 
@@ -239,17 +239,17 @@ def get(tx: Transaction, places: Iterable[ItemPlace], *, now: int) -> dict[ItemP
         else:
             rows = query.find_items(tx, path=path, keys=json.dumps(keys), now=now)
         for row in rows:
-            item = stored(row, path)
-            found[item.at] = item
+            item = item_from_row(row, path)
+            found[item.place] = item
     return found
 
 
-def lock(tx: Transaction, places: Iterable[ItemPlace]) -> Locked:
+def lock(tx: Transaction, places: Iterable[ItemPlace]) -> LockedRows:
     """Lock and return the rows at places to be written, expired or not.
 
     If a place has no row and another writer adds one meanwhile, the transaction runs again, as both would add one.
     """
-    locked: Locked = {}
+    locked: LockedRows = {}
     for path, keys in _by_namespace(places):
         rows = query.items_to_write(tx, path=path, keys=json.dumps(keys))
         locked[path] = {row["key"]: row for row in rows}
@@ -257,7 +257,7 @@ def lock(tx: Transaction, places: Iterable[ItemPlace]) -> Locked:
 
 
 def write(
-    tx: Transaction, changes: Mapping[ItemPlace, ItemDraft | None], locked: Locked | None = None, *, now: int
+    tx: Transaction, changes: Mapping[ItemPlace, ItemDraft | None], locked: LockedRows | None = None, *, now: int
 ) -> None:
     """Write items, or delete them where there is no draft.
 
@@ -276,24 +276,24 @@ def write(
         drafts = [(key, draft) for key in keys if (draft := changes[ItemPlace(path, key)]) is not None]
         if drafts:
             _write(tx, path, drafts, known, now=now)
-        if gone := [known[key] for key in keys if changes[ItemPlace(path, key)] is None and key in known]:
-            _delete(tx, gone)
+        if deleted := [known[key] for key in keys if changes[ItemPlace(path, key)] is None and key in known]:
+            _delete(tx, deleted)
             emptied.add(path)
-    _tidy(tx, emptied)
+    _delete_empty(tx, emptied)
 
 
 def touch(tx: Transaction, items: Iterable[StoredItem], *, now: int) -> None:
     """Put off the expiry of items that were read."""
     rows = {
-        item.id: {"id": item.id, "updated_at": item.updated_at, "expires_at": end_of(item.ttl, now), "now": now}
+        item.id: {"id": item.id, "updated_at": item.updated_at, "expires_at": expiry_of(item.ttl, now), "now": now}
         for item in items
         if item.ttl is not None
     }
     if rows:
-        query.touch_item.many(tx, [row for _, row in sorted(rows.items())])
+        query.touch_item.run_many(tx, [row for _, row in sorted(rows.items())])
 
 
-def sweep(tx: Transaction, *, now: int, limit: int = PAGE) -> int:
+def sweep(tx: Transaction, *, now: int, limit: int = PAGE_SIZE) -> int:
     """Delete items that have expired.
 
     Args:
@@ -307,7 +307,7 @@ def sweep(tx: Transaction, *, now: int, limit: int = PAGE) -> int:
     rows = query.expired_items(tx, now=now, limit=limit)
     if rows:
         _delete(tx, rows)
-        _tidy(tx, {row["path"] for row in rows})
+        _delete_empty(tx, {row["path"] for row in rows})
     return len(rows)
 
 
@@ -315,21 +315,25 @@ def erase(tx: Transaction, low: str, high: str) -> int:
     """Delete every item of the namespaces in a range of paths. Return their number."""
     erased = 0
     paths = set()
-    while rows := query.items_within(tx, path=low, key="", high=high, limit=PAGE):
+    while rows := query.items_within(tx, path=low, key="", high=high, limit=PAGE_SIZE):
         _delete(tx, rows)
         erased += len(rows)
         paths |= {row["path"] for row in rows}
-    _tidy(tx, paths)
+    _delete_empty(tx, paths)
     return erased
 
 
-def problems(tx: Transaction, low: str, high: str) -> list[str]:
+def find_problems(tx: Transaction, low: str, high: str) -> list[str]:
     """Describe the problems of items of the namespaces in a range of paths, in sentences."""
     found: list[str] = []
     path, key = low, ""
-    while rows := query.items_within(tx, path=path, key=key, high=high, limit=PAGE):
-        found += [str(damaged(*_place(row))) for row in rows if zlib.crc32(bytes(row["value"])) != row["checksum"]]
-        path, key = _place(rows[-1])
+    while rows := query.items_within(tx, path=path, key=key, high=high, limit=PAGE_SIZE):
+        found += [
+            str(damaged_item_error(*_place_of(row)))
+            for row in rows
+            if zlib.crc32(bytes(row["value"])) != row["checksum"]
+        ]
+        path, key = _place_of(rows[-1])
     rows = query.lost_items(tx)
     found += [
         f"the item {safe_repr(row['key'])} in {safe_repr(namespace_of(row['path']))} is not in the index"
@@ -338,7 +342,7 @@ def problems(tx: Transaction, low: str, high: str) -> list[str]:
     return found
 
 
-def stored(row: Row, path: str) -> StoredItem:
+def item_from_row(row: Row, path: str) -> StoredItem:
     """Convert a row to an item of the namespace with this path."""
     at = ItemPlace(path, row["key"])
     return StoredItem(row["id"], at, bytes(row["value"]), row["created_at"], row["updated_at"], row["ttl"])
@@ -348,14 +352,18 @@ def _write(
     tx: Transaction, path: str, drafts: Sequence[tuple[str, ItemDraft]], known: Mapping[str, Row], *, now: int
 ) -> None:
     """Write the drafts of one namespace, and update the index."""
-    times = {key: _times(draft, known.get(key), now) for key, draft in drafts}
+    times = {key: _item_times(draft, known.get(key), now) for key, draft in drafts}
     numbers: dict[str, int] = {}
     entering, leaving = {}, []
     for key, draft in drafts:
         row = known.get(key)
         if row is not None and row["document_id"] is not None:
-            old, created_at = found_by(row["value"], row["indexed"]), row["created_at"]
-            if (old, row["indexed"], created_at) == (draft.text, noted(draft.named), times[key].created_at):
+            old, created_at = indexed_text(row["value"], row["indexed"]), row["created_at"]
+            if (old, row["indexed"], created_at) == (
+                draft.text,
+                encode_texts(draft.field_texts),
+                times[key].created_at,
+            ):
                 numbers[key] = row["document_id"]
                 continue
             leaving.append((row["document_id"], old))
@@ -363,15 +371,15 @@ def _write(
             entering[key] = IndexedDocument(draft.text, times[key].created_at)
     search_index.remove(tx, leaving)
     if entering:
-        placed = search_index.places(tx, search_index.DocumentSeries(path, KIND), list(entering.values()))
+        placed = search_index.reserve_places(tx, search_index.DocumentSeries(path, ITEM_KIND), list(entering.values()))
         numbers |= zip(entering, placed.numbers, strict=True)
     elif not known:
         query.create_namespace(tx, path=path)
-    rows = {key: _values(draft, times[key], numbers.get(key)) for key, draft in drafts}
+    rows = {key: _item_columns(draft, times[key], numbers.get(key)) for key, draft in drafts}
     ids = {key: row["id"] for key, row in known.items()}
     ids |= _insert(tx, path, [{"path": path, "key": key, **row} for key, row in rows.items() if key not in known])
     if changed := [{"id": ids[key], **row} for key, row in rows.items() if key in known]:
-        query.update_item.many(tx, changed) if len(changed) > 1 else query.update_item(tx, **changed[0])
+        query.update_item.run_many(tx, changed) if len(changed) > 1 else query.update_item(tx, **changed[0])
     if entering:
         search_index.write(tx, placed, [ids[key] for key in entering])
 
@@ -381,27 +389,29 @@ def _insert(tx: Transaction, path: str, rows: list[dict[str, Any]]) -> dict[str,
     if not rows:
         return {}
     if len(rows) == 1:
-        told = query.add_item(tx, **rows[0])
+        inserted = query.insert_item_returning(tx, **rows[0])
     else:
-        query.insert_item.many(tx, rows)
-        told = query.item_ids(tx, path=path, keys=json.dumps([row["key"] for row in rows]))
-    return {row["key"]: row["id"] for row in told}
+        query.insert_item.run_many(tx, rows)
+        inserted = query.item_ids(tx, path=path, keys=json.dumps([row["key"] for row in rows]))
+    return {row["key"]: row["id"] for row in inserted}
 
 
 def _delete(tx: Transaction, rows: Sequence[Row]) -> None:
     documents = [
-        (row["document_id"], found_by(row["value"], row["indexed"])) for row in rows if row["document_id"] is not None
+        (row["document_id"], indexed_text(row["value"], row["indexed"]))
+        for row in rows
+        if row["document_id"] is not None
     ]
     if documents:
         search_index.remove(tx, documents)
-    query.delete_item.many(tx, [{"id": row["id"]} for row in rows])
+    query.delete_item.run_many(tx, [{"id": row["id"]} for row in rows])
 
 
-def _tidy(tx: Transaction, paths: Iterable[str]) -> None:
+def _delete_empty(tx: Transaction, paths: Iterable[str]) -> None:
     """Remove the namespaces whose last item is gone."""
     for path in sorted(paths):
-        if not query.any_item(tx, path=path):
-            search_index.close(tx, path, KIND)
+        if not query.has_items(tx, path=path):
+            search_index.delete_series(tx, path, ITEM_KIND)
             query.delete_empty_namespaces(tx, path=path)
 
 
@@ -410,34 +420,34 @@ def _by_namespace(places: Iterable[ItemPlace]) -> list[tuple[str, list[str]]]:
     return [(path, [at.key for at in group]) for path, group in groupby(sorted(set(places)), lambda at: at.path)]
 
 
-def _values(draft: ItemDraft, times: ItemTimes, number: int | None) -> dict[str, Any]:
+def _item_columns(draft: ItemDraft, times: ItemTimes, number: int | None) -> dict[str, Any]:
     """Return the columns of an item to insert or update."""
     return {
         **times._asdict(),
         "checksum": zlib.crc32(draft.value),
         "ttl": draft.ttl,
         "document": number,
-        "indexed": noted(draft.named) if number is not None else None,
+        "indexed": encode_texts(draft.field_texts) if number is not None else None,
         "value": draft.value,
         "source": draft.source,
         "actor": draft.actor,
     }
 
 
-def _times(draft: ItemDraft, row: Row | None, now: int) -> ItemTimes:
+def _item_times(draft: ItemDraft, row: Row | None, now: int) -> ItemTimes:
     """Return the times of an item. An expired item is created anew."""
-    lives = row is not None and (row["expires_at"] is None or row["expires_at"] > now)
+    is_alive = row is not None and (row["expires_at"] is None or row["expires_at"] > now)
     return draft.times or ItemTimes(
-        created_at=row["created_at"] if row is not None and lives else now,
+        created_at=row["created_at"] if row is not None and is_alive else now,
         updated_at=now,
-        expires_at=None if draft.ttl is None else end_of(draft.ttl, now),
+        expires_at=None if draft.ttl is None else expiry_of(draft.ttl, now),
     )
 
 
-def end_of(ttl: float, now: int) -> int:
+def expiry_of(ttl: float, now: int) -> int:
     """Return the expiry of an item that is written or read now."""
-    return now + round(ttl * MINUTE)
+    return now + round(ttl * MINUTE_MICROS)
 
 
-def _place(row: Row) -> ItemPlace:
+def _place_of(row: Row) -> ItemPlace:
     return ItemPlace(row["path"], row["key"])

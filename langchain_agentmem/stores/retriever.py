@@ -50,17 +50,17 @@ from langchain_core.runnables.config import patch_config
 from pydantic import Field, ValidationError
 
 from langchain_agentmem.base.argument_checks import describe_fault
-from langchain_agentmem.base.namespaces import config_given
+from langchain_agentmem.base.namespaces import check_config
 from langchain_agentmem.base.origins import Trust
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.message import Message
-from langchain_agentmem.rewinding.outlook import SearchRequest, sought
+from langchain_agentmem.rewinding.search_view import SearchRequest, build_search
 from langchain_agentmem.search.memory_search import MemoryKind, Recollection
 from langchain_agentmem.search.ranking import Weights
 from langchain_agentmem.search.timeline import Order
 from langchain_agentmem.storage.database import Database, HasDatabase
 
-_LANGCHAINS = {"verbose", "run_id"}
+_IGNORED_ARGUMENTS = {"verbose", "run_id"}
 """Arguments of LangChain that are ignored."""
 
 
@@ -136,22 +136,24 @@ class AgentMemoryRetriever(BaseRetriever):
     trust: str | tuple[str, ...] | None = None
     weights: Weights | None = None
 
-    def __init__(self, **given: Unpack[RetrieverOptions]) -> None:
-        if unknown := sorted(given.keys() - type(self).model_fields - {"k"}):
+    def __init__(self, **options: Unpack[RetrieverOptions]) -> None:
+        if unknown := sorted(options.keys() - type(self).model_fields - {"k"}):
             raise InvalidInput(f"A retriever takes no {safe_repr(unknown[0])}; it takes {', '.join(_ARGUMENTS)}.")
-        memory: Any = given.get("memory")
+        memory: Any = options.get("memory")
         if not isinstance(getattr(memory, "database", None), Database) or not hasattr(memory, "search"):
             raise InvalidInput(f"memory must be an AgentMemory, not {type(memory).__name__}: use memory.retriever(…).")
-        own: dict[str, Any] = _with_limit(given)
+        fields: dict[str, Any] = _rename_k(options)
         arguments = {name: type(self).model_fields[name].default for name in _ARGUMENTS}
-        arguments |= {name: value for name, value in own.items() if name in arguments}
-        weights = memory.weights if (said := arguments.pop("weights")) is None else said
-        asked = SearchRequest("", **arguments | {"everything": arguments["everything"] or not arguments["namespace"]})
-        sought(memory.database, asked, None, weights)  # checked now, and not when it runs, which says whose it is
-        if (conversation := own.get("conversation_id")) is not None:
-            own["conversation_id"] = str(conversation)
+        arguments |= {name: value for name, value in fields.items() if name in arguments}
+        weights = memory.weights if (own_weights := arguments.pop("weights")) is None else own_weights
+        request = SearchRequest("", **arguments | {"everything": arguments["everything"] or not arguments["namespace"]})
+        build_search(
+            memory.database, request, None, weights
+        )  # checked now, and not when it runs, which says whose it is
+        if (conversation := fields.get("conversation_id")) is not None:
+            fields["conversation_id"] = str(conversation)
         try:
-            super().__init__(**own)
+            super().__init__(**fields)
         except ValidationError as error:
             raise InvalidInput(describe_fault(error)) from error
 
@@ -166,8 +168,8 @@ class AgentMemoryRetriever(BaseRetriever):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        found = self.memory.search(input, **self._arguments(kwargs), config=self._own(config))
-        return [_document(each) for each in found]
+        found = self.memory.search(input, **self._search_arguments(kwargs), config=self._search_config(config))
+        return [_to_document(each) for each in found]
 
     async def ainvoke(
         self,
@@ -176,40 +178,40 @@ class AgentMemoryRetriever(BaseRetriever):
         **kwargs: Any,
     ) -> list[Document]:
         """Async version of `invoke`."""
-        found = await self.memory.asearch(input, **self._arguments(kwargs), config=self._own(config))
-        return [_document(each) for each in found]
+        found = await self.memory.asearch(input, **self._search_arguments(kwargs), config=self._search_config(config))
+        return [_to_document(each) for each in found]
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **changes: Any
     ) -> list[Document]:
         return self.invoke(query, patch_config(ensure_config(), callbacks=run_manager.get_child()), **changes)
 
-    def _own(self, config: RunnableConfig | None) -> RunnableConfig:
+    def _search_config(self, config: RunnableConfig | None) -> RunnableConfig:
         """Return the config of a search, with the tags and the metadata of the retriever."""
-        complete = ensure_config(config_given(config))
+        complete = ensure_config(check_config(config))
         tags = [*(complete.get("tags") or ()), *(self.tags or ())]
         metadata = {**(complete.get("metadata") or {}), **self._get_ls_params(), **(self.metadata or {})}
         complete.update({"tags": tags, "metadata": metadata})  # merging would bring in what the run around says
         return complete
 
-    def _arguments(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+    def _search_arguments(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of the search for this call."""
-        changed = {name: value for name, value in _with_limit(changes).items() if name not in _LANGCHAINS}
+        changed = {name: value for name, value in _rename_k(changes).items() if name not in _IGNORED_ARGUMENTS}
         if unknown := sorted(changed.keys() - set(_ARGUMENTS)):
             raise InvalidInput(f"A search takes no {safe_repr(unknown[0])}; it takes {', '.join(_ARGUMENTS)}.")
         return {name: getattr(self, name) for name in _ARGUMENTS} | changed
 
 
-def _with_limit(given: Mapping[str, Any]) -> dict[str, Any]:
+def _rename_k(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments with `k` renamed to `limit`."""
-    if "k" not in given:
-        return dict(given)
-    if "limit" in given:
+    if "k" not in arguments:
+        return dict(arguments)
+    if "limit" in arguments:
         raise InvalidInput("limit and k are the same: give one of them.")
-    return {"limit" if name == "k" else name: value for name, value in given.items()}
+    return {"limit" if name == "k" else name: value for name, value in arguments.items()}
 
 
-def _document(found: Recollection) -> Document:
+def _to_document(found: Recollection) -> Document:
     metadata: dict[str, Any] = {
         "kind": found.kind,
         "score": found.score,

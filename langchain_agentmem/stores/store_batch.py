@@ -17,16 +17,16 @@ from langgraph.store.base import Op, PutOp, Result
 from pydantic import PositiveInt
 
 from langchain_agentmem.base.argument_checks import MemoryLimits, check_value
-from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.clock import from_micros
 from langchain_agentmem.base.encoding import json_value
-from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of, range_of
+from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of, path_range
 from langchain_agentmem.errors import InvalidInput, safe_repr
-from langchain_agentmem.language_models.model_calls import writer
+from langchain_agentmem.language_models.model_calls import current_source
 from langchain_agentmem.search.vectors import VectorQuery
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.stores import item_rows
-from langchain_agentmem.stores.item_search import ItemQuery, SharedItems, ThreadItems, checked
-from langchain_agentmem.tracing import brief, outcome
+from langchain_agentmem.stores.item_search import ItemQuery, SharedItems, ThreadItems, check_filter
+from langchain_agentmem.tracing import format_result, shorten_text
 
 
 def verb_of(op: Op) -> str:
@@ -38,7 +38,7 @@ def verb_of(op: Op) -> str:
     return "search" if isinstance(op, langgraph.SearchOp) else "list_namespaces"
 
 
-def _fields_of(op: Op) -> dict[str, Any]:
+def _trace_fields(op: Op) -> dict[str, Any]:
     fields = {
         name: value for name, value in op._asdict().items() if value is not None and value is not langgraph.NOT_PROVIDED
     }
@@ -47,13 +47,13 @@ def _fields_of(op: Op) -> dict[str, Any]:
     return fields
 
 
-def _document(found: langgraph.SearchItem) -> dict[str, Any]:
+def _trace_document(found: langgraph.SearchItem) -> dict[str, Any]:
     score = None if found.score is None else round(found.score, 4)
-    about = {"id": found.key, "kind": "item", "namespace": list(found.namespace), "score": score}
-    return {"id": found.key, "page_content": brief(item_rows.whole_text(found.value)), "metadata": about}
+    metadata = {"id": found.key, "kind": "item", "namespace": list(found.namespace), "score": score}
+    return {"id": found.key, "page_content": shorten_text(item_rows.full_text(found.value)), "metadata": metadata}
 
 
-WHOLE = "$"
+WHOLE_VALUE = "$"
 """The path of a whole value."""
 _COUNT: Any = Annotated[int, Ge(0), Le(2**31)]
 """The valid range of a limit or an offset."""
@@ -89,7 +89,7 @@ class Batch:
         self, ops: Iterable[Op], ttl: langgraph.TTLConfig, fields: Fields | None, base: Namespace, limits: MemoryLimits
     ) -> None:
         self._limits = limits
-        self._ttl, self._fields, self._base, self._writer = ttl, fields, base, writer()
+        self._ttl, self._fields, self._base, self._writer = ttl, fields, base, current_source()
         self._gets: dict[int, tuple[item_rows.ItemPlace, bool]] = {}
         self._searches: dict[int, tuple[ItemQuery, bool]] = {}
         self._lists: dict[int, tuple[langgraph.ListNamespacesOp, str, str]] = {}
@@ -107,30 +107,30 @@ class Batch:
         verbs = set(map(verb_of, self._ops))
         return verbs.pop() if len(verbs) == 1 else "batch"
 
-    def asked(self) -> Mapping[str, Any]:
+    def trace_inputs(self) -> Mapping[str, Any]:
         """Return the inputs of the batch for a trace."""
         if len(self._ops) == 1:
-            return _fields_of(self._ops[0])
-        told: dict[str, Any] = {"operations": [{"operation": verb_of(op), **_fields_of(op)} for op in self._ops]}
+            return _trace_fields(self._ops[0])
+        inputs: dict[str, Any] = {"operations": [{"operation": verb_of(op), **_trace_fields(op)} for op in self._ops]}
         if self.verb == "search":
-            told["query"] = "; ".join(op.query or "" for op in self._ops if isinstance(op, langgraph.SearchOp))
-        return told
+            inputs["query"] = "; ".join(op.query or "" for op in self._ops if isinstance(op, langgraph.SearchOp))
+        return inputs
 
-    def told(self, results: list[Any]) -> Mapping[str, Any]:
+    def trace_outputs(self, results: list[Any]) -> Mapping[str, Any]:
         """Return the results for a trace."""
         if self.verb == "search":
-            return {"documents": [_document(each) for hits in results for each in hits]}
-        return outcome(results[0] if len(results) == 1 else results)
+            return {"documents": [_trace_document(each) for hits in results for each in hits]}
+        return format_result(results[0] if len(results) == 1 else results)
 
-    def embed(self, near: Callable[[ItemQuery], VectorQuery | None]) -> None:
+    def embed(self, vector_of: Callable[[ItemQuery], VectorQuery | None]) -> None:
         """Embed the queries of the batch, before it is run.
 
         Args:
-            near: Returns the vector of a query.
+            vector_of: Returns the vector of a query.
         """
-        for number, (look, refresh) in self._searches.items():
-            if look.question and look.limit:
-                self._searches[number] = (look._replace(dense=near(look)), refresh)
+        for number, (item_query, refresh) in self._searches.items():
+            if item_query.question and item_query.limit:
+                self._searches[number] = (item_query._replace(dense=vector_of(item_query)), refresh)
 
     def read(self, tx: Transaction, items: Items, now: int) -> Answers:
         """Run the reading operations. Every value is a new object for the caller.
@@ -142,28 +142,31 @@ class Batch:
         """
         results: list[Result] = [None] * len(self._ops)
         touched: list[item_rows.StoredItem] = []
-        there = items.get(tx, [at for at, _ in self._gets.values()], now=now) if self._gets else {}
+        stored = items.get(tx, [at for at, _ in self._gets.values()], now=now) if self._gets else {}
         for number, (at, refresh) in self._gets.items():
-            if (item := there.get(at)) is not None:
-                results[number] = langgraph.Item(value=item_rows.read(item.value, *at), **self._about(item))
+            if (item := stored.get(at)) is not None:
+                results[number] = langgraph.Item(
+                    value=item_rows.decode_value(item.value, *at), **self._item_fields(item)
+                )
                 touched += [item] if refresh and item.ttl is not None else []
-        for number, (look, refresh) in self._searches.items():
-            found = items.find(tx, look, now=now)
+        for number, (item_query, refresh) in self._searches.items():
+            found = items.find(tx, item_query, now=now)
             results[number] = [
-                langgraph.SearchItem(value=each.value, score=each.score, **self._about(each.item)) for each in found
+                langgraph.SearchItem(value=each.value, score=each.score, **self._item_fields(each.item))
+                for each in found
             ]
             touched += [each.item for each in found if refresh and each.item.ttl is not None]
         for number, (op, low, high) in self._lists.items():
             results[number] = self._page_of(op, items.namespaces(tx, low, high, now=now))
         return results, touched
 
-    def _about(self, item: item_rows.StoredItem) -> dict[str, Any]:
-        made = moment(item.created_at)
+    def _item_fields(self, item: item_rows.StoredItem) -> dict[str, Any]:
+        created_at = from_micros(item.created_at)
         return {
-            "key": item.at.key,
-            "namespace": _namespace_of(item.at.path)[len(self._base) :],
-            "created_at": made,
-            "updated_at": made if item.updated_at == item.created_at else moment(item.updated_at),
+            "key": item.place.key,
+            "namespace": _namespace_of(item.place.path)[len(self._base) :],
+            "created_at": created_at,
+            "updated_at": created_at if item.updated_at == item.created_at else from_micros(item.updated_at),
         }
 
     def _page_of(self, op: langgraph.ListNamespacesOp, namespaces: Iterable[Namespace]) -> list[Namespace]:
@@ -193,11 +196,11 @@ class Batch:
 
     def _add(self, number: int, op: Op) -> None:
         if isinstance(op, langgraph.GetOp):
-            self._gets[number] = (self._place(op), self._refresh(op.refresh_ttl))
+            self._gets[number] = (self._place(op), self._should_refresh(op.refresh_ttl))
         elif isinstance(op, langgraph.SearchOp):
-            self._searches[number] = (_look(op, self._base, self._limits), self._refresh(op.refresh_ttl))
+            self._searches[number] = (_parse_search(op, self._base, self._limits), self._should_refresh(op.refresh_ttl))
         elif isinstance(op, langgraph.ListNamespacesOp):
-            self._lists[number] = (op, *_range_listed(op, self._base))
+            self._lists[number] = (op, *_parse_path_range(op, self._base))
         elif isinstance(op, PutOp):
             place = self._place(op)
             self.changes[place] = None if op.value is None else self._draft(op)
@@ -207,28 +210,28 @@ class Batch:
     def _place(self, op: langgraph.GetOp | PutOp) -> item_rows.ItemPlace:
         path = path_of_items(op.namespace)
         return item_rows.ItemPlace(
-            path_of((*self._base, *op.namespace)) if self._base else path, item_rows.key_of(op.key)
+            path_of((*self._base, *op.namespace)) if self._base else path, item_rows.check_key(op.key)
         )
 
-    def _refresh(self, given: bool | None) -> bool:  # noqa: FBT001 - as LangGraph has it
-        return self._ttl.get("refresh_on_read", True) if given is None else bool(given)
+    def _should_refresh(self, requested: bool | None) -> bool:  # noqa: FBT001 - as LangGraph has it
+        return self._ttl.get("refresh_on_read", True) if requested is None else bool(requested)
 
     def _draft(self, op: PutOp) -> item_rows.ItemDraft:
         if not op.namespace:
             raise InvalidNamespace("An item cannot be in the empty namespace (): give it a label, as in ('users',).")
-        value = item_rows.written(op.value)  # type: ignore[arg-type]  # a deletion has no draft
-        ttl = item_rows.ttl_of(self._ttl.get("default_ttl") if isinstance(op.ttl, langgraph.NotProvided) else op.ttl)
+        value = item_rows.encode_value(op.value)  # type: ignore[arg-type]  # a deletion has no draft
+        ttl = item_rows.check_ttl(self._ttl.get("default_ttl") if isinstance(op.ttl, langgraph.NotProvided) else op.ttl)
         draft = item_rows.ItemDraft(value, ttl, source=self._writer.source, actor=self._writer.actor)
         if op.index is False:
             return draft
-        fields = self._fields if op.index is None else checked_fields("index", op.index)
+        fields = self._fields if op.index is None else check_fields("index", op.index)
         if fields is None:
-            return draft._replace(text=item_rows.text_of(op.value, value))  # type: ignore[arg-type]
-        named = _texts(dict(op.value or {}), fields)
-        return draft._replace(text="\n".join(named), named=named)
+            return draft._replace(text=item_rows.stored_text(op.value, value))  # type: ignore[arg-type]
+        texts = _texts_at(dict(op.value or {}), fields)
+        return draft._replace(text="\n".join(texts), field_texts=texts)
 
 
-def checked_fields(name: str, fields: Any) -> Fields | None:
+def check_fields(name: str, fields: Any) -> Fields | None:
     """Check paths into values.
 
     Args:
@@ -246,16 +249,16 @@ def checked_fields(name: str, fields: Any) -> Fields | None:
         raise InvalidInput(
             f"{name} must be a list of paths such as 'title' or 'parts[*].text', not {safe_repr(fields)}."
         )
-    return None if tuple(paths) == (WHOLE,) else tuple(paths)
+    return None if tuple(paths) == (WHOLE_VALUE,) else tuple(paths)
 
 
-def _texts(value: dict[str, Any], fields: Fields) -> Fields:
+def _texts_at(value: dict[str, Any], fields: Fields) -> Fields:
     """Return the texts at some paths of a value, without those that are empty."""
     view = json_value(value)
     found: list[str] = []
     for path in fields:
-        if path in {WHOLE, ""}:
-            found.append(item_rows.whole_text(view))
+        if path in {WHOLE_VALUE, ""}:
+            found.append(item_rows.full_text(view))
         else:
             found += langgraph.get_text_at_path(view, langgraph.tokenize_path(path))
     return tuple(text for text in found if text.strip())
@@ -268,11 +271,11 @@ def path_of_items(namespace: Any) -> str:
         InvalidNamespace: The namespace cannot hold items.
     """
     if type(namespace) is tuple and set(map(type, namespace)) <= {str}:
-        return _checked_path(namespace)
-    return _newly_checked_path(namespace)  # a list, or what is no label: neither can be looked up
+        return _cached_path(namespace)
+    return _check_path(namespace)  # a list, or what is no label: neither can be looked up
 
 
-def _newly_checked_path(namespace: Any) -> str:
+def _check_path(namespace: Any) -> str:
     try:
         path = path_of(namespace)
         langgraph.validate_op_namespace(langgraph.GetOp(namespace, ""))
@@ -281,27 +284,27 @@ def _newly_checked_path(namespace: Any) -> str:
     return path
 
 
-_checked_path = lru_cache(1024)(_newly_checked_path)
+_cached_path = lru_cache(1024)(_check_path)
 _namespace_of = lru_cache(1024)(namespace_of)
 
 
-def _look(op: langgraph.SearchOp, base: Namespace, limits: MemoryLimits) -> ItemQuery:
+def _parse_search(op: langgraph.SearchOp, base: Namespace, limits: MemoryLimits) -> ItemQuery:
     path_of_items(op.namespace_prefix)
     if op.query is not None and not isinstance(op.query, str):
         raise InvalidInput(f"A query is text, not {type(op.query).__name__}.")
     limits.check("query_chars", len(op.query or ""), "The query")
     limit, offset = check_value(_COUNT, op.limit, "limit"), check_value(_COUNT, op.offset, "offset")
     return ItemQuery(
-        *range_of((*base, *op.namespace_prefix)), checked(op.filter, limits), op.query or "", limit, offset
+        *path_range((*base, *op.namespace_prefix)), check_filter(op.filter, limits), op.query or "", limit, offset
     )
 
 
-def _range_listed(op: langgraph.ListNamespacesOp, base: Namespace) -> tuple[str, str]:
+def _parse_path_range(op: langgraph.ListNamespacesOp, base: Namespace) -> tuple[str, str]:
     """Check an operation that lists namespaces, and return the range of their paths."""
     check_value(_COUNT, op.limit, "limit")
     check_value(_COUNT, op.offset, "offset")
     check_value(PositiveInt | None, op.max_depth, "max_depth")
-    low, high = range_of(base)
+    low, high = path_range(base)
     if op.match_conditions is not None and not isinstance(op.match_conditions, Iterable):
         raise InvalidInput(f"match_conditions must be a tuple, not {safe_repr(op.match_conditions)}.")
     for condition in op.match_conditions or ():
@@ -309,8 +312,8 @@ def _range_listed(op: langgraph.ListNamespacesOp, base: Namespace) -> tuple[str,
             raise InvalidInput(f"Unsupported match {safe_repr(condition)}: match_type is 'prefix' or 'suffix'.")
         path_of_items(condition.path)
         if condition.match_type == "prefix":
-            within = range_of((*base, *takewhile(lambda label: label != "*", condition.path)))
-            low, high = max(low, within[0]), min(high, within[1])
+            bounds = path_range((*base, *takewhile(lambda label: label != "*", condition.path)))
+            low, high = max(low, bounds[0]), min(high, bounds[1])
     return low, high
 
 

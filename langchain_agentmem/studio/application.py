@@ -24,11 +24,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from langchain_agentmem import __version__
-from langchain_agentmem.base.clock import time_written
-from langchain_agentmem.base.namespaces import named, namespace_named
-from langchain_agentmem.base.safe_repr import counted, printable, size_of
+from langchain_agentmem.base.clock import parse_time
+from langchain_agentmem.base.namespaces import format_namespace, parse_namespace
+from langchain_agentmem.base.safe_repr import escape_unprintable, format_count, format_size
 from langchain_agentmem.errors import AgentMemoryError, DatabaseReadOnly, InvalidInput, StorageError, safe_repr
-from langchain_agentmem.studio.guard import CSRF, CSRF_OF_SCOPE, Guard
+from langchain_agentmem.studio.guard import CSRF, CSRF_SCOPE_KEY, Guard
 
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
@@ -44,9 +44,9 @@ TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 User = str | Callable[[Mapping[str, Any]], str]
 T = TypeVar("T")
 
-PATIENCE = 0.03
+ANSWER_TIMEOUT = 0.03
 """Seconds that a page waits for an answer."""
-KEPT_FOR = timedelta(minutes=1)
+CACHE_AGE = timedelta(minutes=1)
 
 
 class CachedAnswer(NamedTuple, Generic[T]):
@@ -67,42 +67,45 @@ class AnswerCache:
         seen = await studio.kept.look("figures", lambda: memory.admin.stats())
         if seen is None: ...      # it is not known yet: the page says so, and is loaded again
 
-    No page waits longer than `PATIENCE`. A minute-old answer is computed again, and shown until the new one is ready.
+    No page waits longer than `ANSWER_TIMEOUT`. A minute-old answer is computed again, and shown until the new one is
+    ready.
     """
 
     def __init__(self) -> None:
-        self._seen: dict[str, CachedAnswer[Any]] = {}
-        self._finding: dict[str, Future[CachedAnswer[Any]]] = {}
+        self._answers: dict[str, CachedAnswer[Any]] = {}
+        self._pending: dict[str, Future[CachedAnswer[Any]]] = {}
         self._threads = ThreadPoolExecutor(2, "agentmem-studio")
 
-    async def look(self, name: str, find: Callable[[], T], *, patience: float = PATIENCE) -> CachedAnswer[T] | None:
+    async def fetch(
+        self, name: str, find: Callable[[], T], *, max_wait: float = ANSWER_TIMEOUT
+    ) -> CachedAnswer[T] | None:
         """Return the cached answer; None if it is not known yet.
 
         Args:
             name: The key of the answer.
             find: Computes the answer, in a thread.
-            patience: Seconds to wait for the answer. Default: `PATIENCE`.
+            max_wait: Seconds to wait for the answer. Default: `ANSWER_TIMEOUT`.
 
         Raises:
             AgentMemoryError: The computation failed. The next call tries it again.
         """
-        finding = self._finding.get(name)
-        if finding is None or _is_over(finding):
-            finding = self._finding[name] = self._threads.submit(lambda: CachedAnswer(find(), datetime.now(UTC)))
-        await asyncio.to_thread(wait, [finding], patience)
-        if finding.done() and self._finding.get(name) is finding:
-            self._seen[name] = finding.result()
-        return self._seen.get(name)
+        pending = self._pending.get(name)
+        if pending is None or _is_expired(pending):
+            pending = self._pending[name] = self._threads.submit(lambda: CachedAnswer(find(), datetime.now(UTC)))
+        await asyncio.to_thread(wait, [pending], max_wait)
+        if pending.done() and self._pending.get(name) is pending:
+            self._answers[name] = pending.result()
+        return self._answers.get(name)
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Clear the cache, for example after an erasure."""
-        self._seen.clear()
-        self._finding.clear()
+        self._answers.clear()
+        self._pending.clear()
 
 
-def _is_over(finding: Future[CachedAnswer[Any]]) -> bool:
+def _is_expired(answer: Future[CachedAnswer[Any]]) -> bool:
     """Return True if an answer must be computed again."""
-    return finding.done() and (finding.exception() is not None or datetime.now(UTC) - finding.result().at >= KEPT_FOR)
+    return answer.done() and (answer.exception() is not None or datetime.now(UTC) - answer.result().at >= CACHE_AGE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,18 +116,18 @@ class Studio:
         memory: The memory.
         user: The user's name, or a function that returns it from the ASGI scope of a request.
         experiences: A library to show; None for none.
-        kept: The cache of slow answers.
+        cache: The cache of slow answers.
     """
 
     memory: AgentMemory
     user: User
     experiences: ExperienceLibrary | None = None
-    kept: AnswerCache = field(default_factory=AnswerCache)
+    cache: AnswerCache = field(default_factory=AnswerCache)
 
     @property
     def read_only(self) -> bool:
         """True if nothing can be changed."""
-        return self.memory.database.engine.opening.read_only
+        return self.memory.database.engine.options.read_only
 
     def user_of(self, request: Request) -> str:
         """Return the name of the user who makes a request."""
@@ -154,14 +157,14 @@ def application(
     from langchain_agentmem.studio.pages import ROUTES  # noqa: PLC0415 - pages need what this module defines
 
     app = Starlette(
-        routes=[*ROUTES, Route("/static/{name}", _static)],
-        exception_handlers={HTTPException: _refused, AgentMemoryError: _failed},
+        routes=[*ROUTES, Route("/static/{name}", _static_file)],
+        exception_handlers={HTTPException: _http_error_page, AgentMemoryError: _error_page},
     )
-    app.state.studio = Studio(memory=memory, user=_me() if user is None else user, experiences=experiences)
+    app.state.studio = Studio(memory=memory, user=_system_user() if user is None else user, experiences=experiences)
     return Guard(app, token=token, hosts=hosts)
 
 
-def _me() -> str:
+def _system_user() -> str:
     """Return the name of the user who runs this process, if the system knows it."""
     try:
         return getpass.getuser()
@@ -175,24 +178,24 @@ def studio_of(request: Request) -> Studio:
     return studio
 
 
-def address(request: Request, path: str, **asked: Any) -> str:
+def address(request: Request, path: str, **query: Any) -> str:
     """Return the address of a page with its query; None and empty values are left out."""
-    said = {name: value for name, value in asked.items() if value is not None and value != ""}
-    given = {name: named(value) if isinstance(value, tuple) else value for name, value in said.items()}
-    return quote(request.scope.get("root_path", "")) + path + (f"?{urlencode(given)}" if given else "")
+    present = {name: value for name, value in query.items() if value is not None and value != ""}
+    encoded = {name: format_namespace(value) if isinstance(value, tuple) else value for name, value in present.items()}
+    return quote(request.scope.get("root_path", "")) + path + (f"?{urlencode(encoded)}" if encoded else "")
 
 
-def namespace_asked(request: Request) -> tuple[str, ...] | None:
+def namespace_param(request: Request) -> tuple[str, ...] | None:
     """Return the namespace that a request names; None for none.
 
     Raises:
         InvalidInput: The namespace is not valid.
     """
-    written = request.query_params.get("namespace")
-    return namespace_named(written) if written else None
+    text = request.query_params.get("namespace")
+    return parse_namespace(text) if text else None
 
 
-def required(request: Request, name: str) -> str:
+def required_param(request: Request, name: str) -> str:
     """Return a required parameter of a request.
 
     Raises:
@@ -204,7 +207,7 @@ def required(request: Request, name: str) -> str:
     return given
 
 
-def number_asked(request: Request, name: str, usual: int = 0, *, most: int = 1_000_000_000) -> int:
+def number_param(request: Request, name: str, default: int = 0, *, most: int = 1_000_000_000) -> int:
     """Return a whole number of a request, 0 or more.
 
     Raises:
@@ -212,23 +215,23 @@ def number_asked(request: Request, name: str, usual: int = 0, *, most: int = 1_0
     """
     given = request.query_params.get(name)
     if not given:
-        return usual
+        return default
     if not given.isascii() or not given.isdigit() or len(given) > len(str(most)) or int(given) > most:
         raise InvalidInput(f"{name} must be a whole number up to {most:,}, not {safe_repr(given)}.")
     return int(given)
 
 
-def time_asked(request: Request, name: str) -> datetime | None:
+def time_param(request: Request, name: str) -> datetime | None:
     """Return a time of a request, in UTC unless it has a time zone; None for none.
 
     Raises:
         InvalidInput: The value is no time.
     """
     given = request.query_params.get(name)
-    return time_written(given) if given else None
+    return parse_time(given) if given else None
 
 
-def page(request: Request, template: str, status: int = 200, **values: Any) -> Response:
+def render_page(request: Request, template: str, status: int = 200, **values: Any) -> Response:
     """Return a rendered page.
 
     Args:
@@ -238,31 +241,31 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
         **values: The values for the template.
     """
     studio = studio_of(request)
-    given = {
-        "path": _path(request),
+    context = {
+        "path": _page_path(request),
         "version": __version__,
         "read_only": studio.read_only,
         "user": studio.user_of(request),
-        "csrf": request.scope[CSRF_OF_SCOPE],
-        "link": lambda path, **asked: address(request, path, **asked),
-        "here": lambda **changed: _here(request, changed),
+        "csrf": request.scope[CSRF_SCOPE_KEY],
+        "link": lambda path, **query: address(request, path, **query),
+        "here": lambda **changed: _current_url(request, changed),
         **values,
     }
-    return HTMLResponse(TEMPLATES.get_template(template).render(given), status)
+    return HTMLResponse(TEMPLATES.get_template(template).render(context), status)
 
 
-def _here(request: Request, changed: Mapping[str, Any]) -> str:
+def _current_url(request: Request, changed: Mapping[str, Any]) -> str:
     """Return the address of the current page, with other values."""
-    return address(request, quote(_path(request)), **{**request.query_params, **changed})
+    return address(request, quote(_page_path(request)), **{**request.query_params, **changed})
 
 
-def _path(request: Request) -> str:
+def _page_path(request: Request) -> str:
     """Return the path of the current page, relative to Studio's root."""
     path: str = request.scope["path"]
     return path.removeprefix(request.scope.get("root_path", ""))
 
 
-def changing(path: str, handle: Callable[[Request, Mapping[str, str]], Awaitable[Response]]) -> Route:
+def form_route(path: str, handle: Callable[[Request, Mapping[str, str]], Awaitable[Response]]) -> Route:
     """Return a route that changes data: by POST, with a form of Studio, unless read-only.
 
     Args:
@@ -278,7 +281,7 @@ def changing(path: str, handle: Callable[[Request, Mapping[str, str]], Awaitable
         async with request.form(max_files=0) as form:
             given = {name: value for name, value in form.items() if isinstance(value, str)}
         fields = {name: value.encode("utf-8", "replace").decode() for name, value in given.items()}
-        if not hmac.compare_digest(fields.pop(CSRF, "").encode(), request.scope[CSRF_OF_SCOPE].encode()):
+        if not hmac.compare_digest(fields.pop(CSRF, "").encode(), request.scope[CSRF_SCOPE_KEY].encode()):
             raise HTTPException(403, "This form is of another session. Open the page anew.")
         if studio_of(request).read_only:
             raise HTTPException(403, "Studio was opened read-only: nothing can be changed.")
@@ -287,34 +290,37 @@ def changing(path: str, handle: Callable[[Request, Mapping[str, str]], Awaitable
     return Route(path, checked, methods=["POST"])
 
 
-def back(request: Request, path: str, **asked: Any) -> Response:
+def redirect(request: Request, path: str, **query: Any) -> Response:
     """Redirect from a form to a page."""
-    return RedirectResponse(address(request, path, **asked), 303)
+    return RedirectResponse(address(request, path, **query), 303)
 
 
 # -- values in templates -------------------------------------------------------------------------------------------
 
 
-def visible(value: Any) -> Any:
+def escape_invisible(value: Any) -> Any:
     """Return a value as templates show it, with invisible characters written out.
 
     Characters that reverse the direction of text are written out too.
     """
-    return printable(value, lines=True) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return escape_unprintable(value, lines=True) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def when(time: datetime | None, pattern: str = "%Y-%m-%d %H:%M:%S") -> str:
+def format_time(time: datetime | None, pattern: str = "%Y-%m-%d %H:%M:%S") -> str:
     """Return a time in UTC as text; an empty text for None."""
     return "" if time is None else f"{time.astimezone(UTC):{pattern}}"
 
 
 TEMPLATES = Environment(
-    loader=PackageLoader("langchain_agentmem.studio"), autoescape=True, undefined=StrictUndefined, finalize=visible
+    loader=PackageLoader("langchain_agentmem.studio"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    finalize=escape_invisible,
 )
 TEMPLATES.trim_blocks = TEMPLATES.lstrip_blocks = True
-TEMPLATES.filters |= {"exact": escape, "when": when, "size": size_of, "named": named}
+TEMPLATES.filters |= {"exact": escape, "when": format_time, "size": format_size, "named": format_namespace}
 """`exact` is for a value that a form must send back unchanged: it is only escaped."""
-TEMPLATES.globals["counted"] = counted
+TEMPLATES.globals["counted"] = format_count
 STATIC: Mapping[str, tuple[bytes, str]] = {
     file.name: (file.read_bytes(), TYPES[f".{file.name.rpartition('.')[2]}"])
     for file in resources.files("langchain_agentmem.studio").joinpath("static").iterdir()
@@ -323,28 +329,28 @@ STATIC: Mapping[str, tuple[bytes, str]] = {
 """All static files. They are read once: no request reads the disk."""
 
 
-async def _static(request: Request) -> Response:
+async def _static_file(request: Request) -> Response:
     found = STATIC.get(request.path_params["name"])
     if found is None:
         raise HTTPException(404, "There is no such file.")
     return Response(found[0], media_type=found[1], headers={"Cache-Control": "private, max-age=3600"})
 
 
-async def _refused(request: Request, error: Any) -> Response:
-    return page(request, "error.html", error.status_code, text=error.detail)
+async def _http_error_page(request: Request, error: Any) -> Response:
+    return render_page(request, "error.html", error.status_code, text=error.detail)
 
 
-async def _failed(request: Request, error: Exception) -> Response:
+async def _error_page(request: Request, error: Exception) -> Response:
     status = 403 if isinstance(error, DatabaseReadOnly) else 503 if isinstance(error, StorageError) else 400
-    return page(request, "error.html", status, text=str(error))
+    return render_page(request, "error.html", status, text=str(error))
 
 
-def missing(what: str) -> HTTPException:
+def not_found(detail: str) -> HTTPException:
     """Return the 404 error for a missing object."""
-    return HTTPException(404, what)
+    return HTTPException(404, detail)
 
 
-def pages_of(total: int, start: int, size: int = PAGE) -> Sequence[tuple[str, int]]:
+def page_links(total: int, start: int, size: int = PAGE) -> Sequence[tuple[str, int]]:
     """Return the labels and starts of the neighbours of a page."""
     neighbours = [("Newest", 0), ("Newer", max(start - size, 0))] if start else []
     return neighbours + ([("Older", start + size)] if start + size < total else [])

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from langchain_agentmem.base.namespaces import named, path_of
+from langchain_agentmem.base.namespaces import format_namespace, path_of
 from langchain_agentmem.errors import InvalidInput, Outdated, safe_repr
 from langchain_agentmem.studio import application as web
 from langchain_agentmem.upkeep.integrity import EraseReport
 
-NAMES = {"core": "core memory", "record": "record", "fact": "fact"}
-FACT = ("subject", "predicate", "object", "role", "valid_from", "valid_to", "confidence")
+KIND_NAMES = {"core": "core memory", "record": "record", "fact": "fact"}
+FACT_FIELDS = ("subject", "predicate", "object", "role", "valid_from", "valid_to", "confidence")
 """The fields of a fact that can be changed, in the order of the form."""
 
 
@@ -42,37 +42,37 @@ class CorrectionSubject(NamedTuple):
     thread: str | None = None
 
     @property
-    def at(self) -> dict[str, Any]:
+    def location(self) -> dict[str, Any]:
         """The location of the value, as keyword arguments of `Corrections`."""
         return {"namespace": self.namespace, "branch": self.branch, "thread_id": self.thread}
 
 
 def subject_of(request: Request) -> CorrectionSubject:
     """Return the value to correct that the address of a request names."""
-    kind = web.required(request, "kind")
-    if kind not in NAMES:
-        raise InvalidInput(f"What can be corrected is {', '.join(NAMES)}, not {safe_repr(kind)}.")
+    kind = web.required_param(request, "kind")
+    if kind not in KIND_NAMES:
+        raise InvalidInput(f"What can be corrected is {', '.join(KIND_NAMES)}, not {safe_repr(kind)}.")
     branch = request.query_params.get("branch") or "main"
-    namespace = web.namespace_asked(request) or ()
+    namespace = web.namespace_param(request) or ()
     # A value that the threads of a namespace share is corrected for all of them.
-    alone = not web.studio_of(request).memory.database.scopes.shared(path_of(namespace))
+    is_own = not web.studio_of(request).memory.database.scopes.is_shared(path_of(namespace))
     thread = request.query_params.get("thread") or None
-    return CorrectionSubject(kind, web.required(request, "key"), namespace, branch, thread if alone else None)
+    return CorrectionSubject(kind, web.required_param(request, "key"), namespace, branch, thread if is_own else None)
 
 
 def fields_of(kind: str, value: Mapping[str, Any] | None) -> dict[str, str]:
     """Return the fields of a form with the texts of a value."""
-    told = value or {}
+    values = value or {}
     if kind == "core":
-        return {"value": told.get("value", ""), "importance": str(told.get("importance") or 3)}
+        return {"value": values.get("value", ""), "importance": str(values.get("importance") or 3)}
     if kind == "record":
-        return {"content": told.get("content", ""), "tags": "\n".join(told.get("tags", ()))}
-    return {name: _written(told.get(name)) for name in FACT}
+        return {"content": values.get("content", ""), "tags": "\n".join(values.get("tags", ()))}
+    return {name: _format_value(values.get(name)) for name in FACT_FIELDS}
 
 
-def _written(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, datetime):
-        return web.when(value, "%Y-%m-%d %H:%M:%S.%f")
+        return web.format_time(value, "%Y-%m-%d %H:%M:%S.%f")
     return "" if value is None else str(value)
 
 
@@ -87,46 +87,46 @@ def changes_of(kind: str, present: Mapping[str, Any] | None, fields: Mapping[str
         before = text.replace("\r\n", "\n")  # browsers send ends of lines of their own
         given = fields.get(name, before).replace("\r\n", "\n")
         if given != before:
-            changes[name] = _value_of(name, given)
+            changes[name] = _parse_value(name, given)
     return changes
 
 
-def _value_of(name: str, text: str) -> Any:
-    read, form = _FORMS.get(name, (str, "text"))
+def _parse_value(name: str, text: str) -> Any:
+    parse, expected = _PARSERS.get(name, (str, "text"))
     try:
-        return read(text)
+        return parse(text)
     except (ValueError, OverflowError, RecursionError) as error:
-        raise InvalidInput(f"{name} must be {form}, got {safe_repr(text)}.") from error
+        raise InvalidInput(f"{name} must be {expected}, got {safe_repr(text)}.") from error
 
 
-def _lines(text: str) -> list[str]:
+def _parse_lines(text: str) -> list[str]:
     return [line.strip() for line in text.split("\n") if line.strip()]
 
 
-def _number(text: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     number = float(text) if text else None
     return int(number) if number is not None and number.is_integer() else number
 
 
-def _time(text: str) -> datetime | None:
+def _parse_time(text: str) -> datetime | None:
     return datetime.fromisoformat(text.strip()) if text.strip() else None
 
 
-_FORMS: Mapping[str, tuple[Callable[[str], Any], str]] = {
-    "tags": (_lines, "lines"),
-    **dict.fromkeys(("importance", "confidence"), (_number, "a number")),
-    **dict.fromkeys(("valid_from", "valid_to"), (_time, "a UTC time such as 2024-05-31 18:00")),
+_PARSERS: Mapping[str, tuple[Callable[[str], Any], str]] = {
+    "tags": (_parse_lines, "lines"),
+    **dict.fromkeys(("importance", "confidence"), (_parse_number, "a number")),
+    **dict.fromkeys(("valid_from", "valid_to"), (_parse_time, "a UTC time such as 2024-05-31 18:00")),
 }
 """The parsers and forms of fields that are more than a text."""
 
 
-def in_words(kind: str, value: Mapping[str, Any] | None) -> str | None:
+def describe_value(kind: str, value: Mapping[str, Any] | None) -> str | None:
     """Return a value on as few lines as possible; None if there is none."""
     if value is None:
         return None
     fields = fields_of(kind, value)
     if kind == "fact":
-        bounds = {name: web.when(value[f"valid_{name}"]) for name in ("from", "to") if value[f"valid_{name}"]}
+        bounds = {name: web.format_time(value[f"valid_{name}"]) for name in ("from", "to") if value[f"valid_{name}"]}
         times = " ".join(f"{name} {at}" for name, at in bounds.items())
         return f"{value['subject']} {value['predicate']} {value['object']}\n{times}"
     if kind == "core":
@@ -147,25 +147,25 @@ async def correct(
     """
     subject = subject_of(request)
     corrections = web.studio_of(request).memory.corrections
-    present = await corrections.apresent(subject.kind, subject.key, **subject.at)
-    made = await corrections.ahistory(subject.kind, subject.key, **subject.at, limit=web.PAGE)
-    if present.value is None and not made and subject.kind != "core":
+    present = await corrections.acurrent(subject.kind, subject.key, **subject.location)
+    history = await corrections.ahistory(subject.kind, subject.key, **subject.location, limit=web.PAGE)
+    if present.value is None and not history and subject.kind != "core":
         where = safe_repr(subject.thread or subject.branch)
-        raise web.missing(f"There is no {NAMES[subject.kind]} {safe_repr(subject.key)} on {where}.")
-    now = fields_of(subject.kind, present.value)
-    return web.page(
+        raise web.not_found(f"There is no {KIND_NAMES[subject.kind]} {safe_repr(subject.key)} on {where}.")
+    current = fields_of(subject.kind, present.value)
+    return web.render_page(
         request,
         "correct.html",
         status,
         subject=subject,
-        name=NAMES[subject.kind],
+        name=KIND_NAMES[subject.kind],
         present=present,
-        in_words=in_words,
-        fields={name: (fields or {}).get(name, text) for name, text in now.items()},
-        sendable=all(map(_can_be_sent, now.values())),
+        in_words=describe_value,
+        fields={name: (fields or {}).get(name, text) for name, text in current.items()},
+        sendable=all(map(_can_be_sent, current.values())),
         problem=problem,
-        history=made,
-        undoable=made[0].id if made and made[0].after == present.value else None,
+        history=history,
+        undoable=history[0].id if history and history[0].after == present.value else None,
     )
 
 
@@ -177,16 +177,16 @@ def _can_be_sent(text: str) -> bool:
 async def change(request: Request, fields: Mapping[str, str]) -> Response:
     """Change or delete a value as a form says."""
     try:
-        await _corrected(request, subject := subject_of(request), fields)
+        await _apply_correction(request, subject := subject_of(request), fields)
     except Outdated:
         text = "Somebody has changed this meanwhile. Above is what it says now; what you wrote is still in the form."
         return await correct(request, 409, text, fields)
     except InvalidInput as error:
         return await correct(request, 400, str(error), fields)
-    return web.back(request, "/correct", **subject._asdict())
+    return web.redirect(request, "/correct", **subject._asdict())
 
 
-async def _corrected(request: Request, subject: CorrectionSubject, fields: Mapping[str, str]) -> None:
+async def _apply_correction(request: Request, subject: CorrectionSubject, fields: Mapping[str, str]) -> None:
     """Correct a value as a form says.
 
     Raises:
@@ -194,12 +194,12 @@ async def _corrected(request: Request, subject: CorrectionSubject, fields: Mappi
         Outdated: The value has another version than the form was made for.
     """
     studio, version = web.studio_of(request), fields.get("version", "")
-    do, at = studio.memory.corrections, subject.at
-    given: dict[str, Any] = {"by": studio.user_of(request), "expected": version}
+    corrections, location = studio.memory.corrections, subject.location
+    author: dict[str, Any] = {"by": studio.user_of(request), "expected": version}
     if fields.get("do") == "delete":
-        await do.adelete(subject.kind, subject.key, **given, **at)
+        await corrections.adelete(subject.kind, subject.key, **author, **location)
         return
-    present = await do.apresent(subject.kind, subject.key, **at)
+    present = await corrections.acurrent(subject.kind, subject.key, **location)
     if version != present.version:
         raise Outdated
     changes = changes_of(subject.kind, present.value, fields)
@@ -207,32 +207,34 @@ async def _corrected(request: Request, subject: CorrectionSubject, fields: Mappi
         raise InvalidInput("It says so already: nothing was changed.")
     if subject.kind == "core":
         value = changes.pop("value", (present.value or {}).get("value", ""))
-        await do.acore(subject.key, value, **changes, **given, **at)
+        await corrections.acore(subject.key, value, **changes, **author, **location)
     else:
-        await (do.afact if subject.kind == "fact" else do.arecord)(subject.key, **changes, **given, **at)
+        await (corrections.afact if subject.kind == "fact" else corrections.arecord)(
+            subject.key, **changes, **author, **location
+        )
 
 
 async def undo(request: Request, _: Mapping[str, str]) -> Response:
     """Undo a correction."""
-    studio, namespace = web.studio_of(request), web.namespace_asked(request) or ()
-    name = web.required(request, "id")
-    made = await studio.memory.corrections.aundo(name, by=studio.user_of(request), namespace=namespace)
-    subject = CorrectionSubject(made.kind, made.key, made.namespace, made.branch, made.thread_id)
-    return web.back(request, "/correct", **subject._asdict())
+    studio, namespace = web.studio_of(request), web.namespace_param(request) or ()
+    name = web.required_param(request, "id")
+    undone = await studio.memory.corrections.aundo(name, by=studio.user_of(request), namespace=namespace)
+    subject = CorrectionSubject(undone.kind, undone.key, undone.namespace, undone.branch, undone.thread_id)
+    return web.redirect(request, "/correct", **subject._asdict())
 
 
 async def corrections(request: Request) -> Response:
     """Show the corrections, the newest first."""
-    start, namespace = web.number_asked(request, "start"), web.namespace_asked(request)
-    made = web.studio_of(request).memory.corrections
-    found = await made.ahistory(namespace=namespace, limit=web.PAGE + 1, offset=start)
-    return web.page(
+    start, namespace = web.number_param(request, "start"), web.namespace_param(request)
+    log = web.studio_of(request).memory.corrections
+    found = await log.ahistory(namespace=namespace, limit=web.PAGE + 1, offset=start)
+    return web.render_page(
         request,
         "corrections.html",
         namespace=namespace,
-        names=NAMES,
+        names=KIND_NAMES,
         corrections=found[: web.PAGE],
-        in_words=in_words,
+        in_words=describe_value,
         newer=max(start - web.PAGE, 0) if start else None,
         older=start + web.PAGE if len(found) > web.PAGE else None,
     )
@@ -257,10 +259,10 @@ class EraseTarget(NamedTuple):
     @property
     def name(self) -> str:
         """The name that the user has to type."""
-        return self.thread_id or self.conversation_id or named(self.namespace)
+        return self.thread_id or self.conversation_id or format_namespace(self.namespace)
 
 
-def doomed_by(request: Request) -> EraseTarget:
+def erase_target(request: Request) -> EraseTarget:
     """Return the objects to erase that the address of a request names.
 
     Raises:
@@ -268,7 +270,7 @@ def doomed_by(request: Request) -> EraseTarget:
     """
     asked = request.query_params
     found = EraseTarget(
-        web.namespace_asked(request) or (), asked.get("thread") or None, asked.get("conversation") or None
+        web.namespace_param(request) or (), asked.get("thread") or None, asked.get("conversation") or None
     )
     if found.thread_id and found.conversation_id:
         raise InvalidInput("Erase a thread or a conversation, one at a time.")
@@ -279,34 +281,46 @@ def doomed_by(request: Request) -> EraseTarget:
 
 async def erase(request: Request) -> Response:
     """Show the page that asks for an erasure."""
-    return web.page(
-        request, "erase.html", doomed=doomed_by(request), rehearsed=None, erased=None, elsewhere=(), problem=None
+    return web.render_page(
+        request, "erase.html", doomed=erase_target(request), rehearsed=None, erased=None, elsewhere=(), problem=None
     )
 
 
 async def rehearse(request: Request, _: Mapping[str, str]) -> Response:
     """Show what an erasure would delete."""
-    return await _rehearsed(request, doomed_by(request))
+    return await _show_rehearsal(request, erase_target(request))
 
 
-async def _rehearsed(request: Request, doomed: EraseTarget, status: int = 200, problem: str | None = None) -> Response:
-    told = await web.studio_of(request).memory.aerase(**doomed._asdict(), dry_run=True)
-    seen: dict[str, Any] = {"rehearsed": _told(told), "elsewhere": told.elsewhere, "erased": None, "problem": problem}
-    return web.page(request, "erase.html", status, doomed=doomed, **seen)
+async def _show_rehearsal(
+    request: Request, target: EraseTarget, status: int = 200, problem: str | None = None
+) -> Response:
+    report = await web.studio_of(request).memory.aerase(**target._asdict(), dry_run=True)
+    values: dict[str, Any] = {
+        "rehearsed": _nonzero_counts(report),
+        "elsewhere": report.other_namespaces,
+        "erased": None,
+        "problem": problem,
+    }
+    return web.render_page(request, "erase.html", status, doomed=target, **values)
 
 
 async def do_erase(request: Request, fields: Mapping[str, str]) -> Response:
     """Erase the named objects, if the user typed their name."""
-    doomed = doomed_by(request)
-    if not hmac.compare_digest(fields.get("name", "").strip().encode(), doomed.name.strip().encode()):
-        return await _rehearsed(request, doomed, 400, "This is not its name. Nothing was erased.")
+    target = erase_target(request)
+    if not hmac.compare_digest(fields.get("name", "").strip().encode(), target.name.strip().encode()):
+        return await _show_rehearsal(request, target, 400, "This is not its name. Nothing was erased.")
     studio = web.studio_of(request)
-    erased = await studio.memory.aerase(**doomed._asdict())
-    studio.kept.forget()
-    seen: dict[str, Any] = {"rehearsed": None, "elsewhere": erased.elsewhere, "erased": _told(erased), "problem": None}
-    return web.page(request, "erase.html", doomed=doomed, **seen)
+    erased = await studio.memory.aerase(**target._asdict())
+    studio.cache.clear()
+    values: dict[str, Any] = {
+        "rehearsed": None,
+        "elsewhere": erased.other_namespaces,
+        "erased": _nonzero_counts(erased),
+        "problem": None,
+    }
+    return web.render_page(request, "erase.html", doomed=target, **values)
 
 
-def _told(report: EraseReport) -> list[tuple[str, int]]:
+def _nonzero_counts(report: EraseReport) -> list[tuple[str, int]]:
     """Return the counts of a report that are not 0."""
     return [(name, number) for name, number in report.counts.items() if number]

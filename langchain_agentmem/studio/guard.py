@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 SAFE_METHODS = frozenset({"GET", "HEAD"})
 TOKEN, CSRF = "token", "csrf"
-CSRF_OF_SCOPE = "langchain_agentmem.studio.csrf"
+CSRF_SCOPE_KEY = "langchain_agentmem.studio.csrf"
 """The key of an ASGI scope for the value that the forms of its session contain."""
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": (
@@ -56,8 +56,8 @@ class Guard:
         self._token = token
         self._hosts = None if hosts is None else frozenset(map(str.lower, hosts))
         # Browsers share cookies among ports: two Studios must not take each other's session away.
-        self._name = "agentmem_studio" if token is None else f"agentmem_studio_{_digest(token)[:8]}"
-        self._opened: str | None = None
+        self._cookie_name = "agentmem_studio" if token is None else f"agentmem_studio_{_digest(token)[:8]}"
+        self._open_session: str | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it to Studio."""
@@ -65,27 +65,27 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        known = self._session(scope)
-        session = known or (secrets.token_urlsafe(32) if self._token is None or self._opens(scope) else None)
+        known = self._find_session(scope)
+        session = known or (secrets.token_urlsafe(32) if self._token is None or self._is_first_use(scope) else None)
         answer: ASGIApp | None = self._refusal(scope, headers)
         if answer is None and session is None:
-            told = "Studio opens once by the address that it printed when it was started. Start it anew for another."
-            answer = PlainTextResponse(told, 403)
+            text = "Studio opens once by the address that it printed when it was started. Start it anew for another."
+            answer = PlainTextResponse(text, 403)
         elif answer is None and known is None and self._token is not None:
-            self._opened, answer = session, RedirectResponse(_without_token(scope), 303)
-        scope[CSRF_OF_SCOPE] = _digest(session or "")
-        new = session if answer is None or self._opened == session else None
+            self._open_session, answer = session, RedirectResponse(_url_without_token(scope), 303)
+        scope[CSRF_SCOPE_KEY] = _digest(session or "")
+        new = session if answer is None or self._open_session == session else None
 
-        async def guarded(message: Message) -> None:
+        async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                sent = MutableHeaders(scope=message)
+                response_headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
-                    sent.setdefault(name, value)
+                    response_headers.setdefault(name, value)
                 if new is not None and known is None:
-                    sent.append("Set-Cookie", self._cookie(scope, new))
+                    response_headers.append("Set-Cookie", self._cookie(scope, new))
             await send(message)
 
-        await (answer or self._app)(scope, receive, guarded)
+        await (answer or self._app)(scope, receive, send_guarded)
 
     def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
         host = headers.get("host", "").lower()
@@ -98,29 +98,32 @@ class Guard:
             return PlainTextResponse("Only a page of Studio itself may change something.", 403)
         return None
 
-    def _opens(self, scope: Scope) -> bool:
+    def _is_first_use(self, scope: Scope) -> bool:
         """Return True if a request is the first one with the token."""
-        given = QueryParams(scope["query_string"]).get(TOKEN, "")
-        right = hmac.compare_digest(given.encode(), (self._token or "").encode())
-        return right and self._opened is None and scope["method"] == "GET"
+        token = QueryParams(scope["query_string"]).get(TOKEN, "")
+        matches = hmac.compare_digest(token.encode(), (self._token or "").encode())
+        return matches and self._open_session is None and scope["method"] == "GET"
 
-    def _session(self, scope: Scope) -> str | None:
+    def _find_session(self, scope: Scope) -> str | None:
         # Others that are served from this machine set cookies, too, and not as Python's `http.cookies` reads them.
-        given = HTTPConnection(scope).cookies.get(self._name)
-        if given and (self._token is None or hmac.compare_digest(given.encode(), (self._opened or "").encode())):
-            return given
+        cookie = HTTPConnection(scope).cookies.get(self._cookie_name)
+        if cookie and (
+            self._token is None or hmac.compare_digest(cookie.encode(), (self._open_session or "").encode())
+        ):
+            return cookie
         return None
 
     def _cookie(self, scope: Scope, session: str) -> str:
         secure = "; Secure" if scope["scheme"] == "https" else ""
-        return f"{self._name}={session}; Path={quote(scope.get('root_path') or '/')}; HttpOnly; SameSite=Strict{secure}"
+        path = quote(scope.get("root_path") or "/")
+        return f"{self._cookie_name}={session}; Path={path}; HttpOnly; SameSite=Strict{secure}"
 
 
 def _digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-def _without_token(scope: Scope) -> str:
-    asked = [(name, value) for name, value in QueryParams(scope["query_string"]).multi_items() if name != TOKEN]
+def _url_without_token(scope: Scope) -> str:
+    params = [(name, value) for name, value in QueryParams(scope["query_string"]).multi_items() if name != TOKEN]
     path = "/" + scope["path"].lstrip("/")  # two slashes would be another host
-    return f"{path}?{urlencode(asked)}" if asked else path
+    return f"{path}?{urlencode(params)}" if params else path

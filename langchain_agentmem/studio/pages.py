@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from langchain_agentmem.audit.audit_entry import KINDS, STATUSES, AuditEntry
 from langchain_agentmem.audit.audit_trail import AuditTrail
-from langchain_agentmem.base.namespaces import Namespace, ThreadId, id_of
+from langchain_agentmem.base.namespaces import Namespace, ThreadId, check_id
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.search.ranking import Weights
 from langchain_agentmem.search.timeline import ORDERS
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 # -- overview ----------------------------------------------------------------------------------------------------------
 
 
-LARGEST = 10
+MAX_NAMESPACES = 10
 """Namespaces that are shown."""
-PATIENT = 2.0
+LONG_TIMEOUT = 2.0
 """Seconds that a page waits for an answer without which it is empty."""
 
 
@@ -46,20 +46,20 @@ class NamespaceUsage(NamedTuple):
 
     Attributes:
         namespace: The namespace.
-        itself: True for the namespace alone, if those below it have lines of their own.
+        is_own: True for the namespace alone, if those below it have lines of their own.
         below: The number of namespaces below it.
         messages: The number of messages.
         bytes: The size of everything in it, in bytes.
     """
 
     namespace: Namespace
-    itself: bool
+    is_own: bool
     below: int
     messages: int
     bytes: int
 
 
-def parts_of(summaries: Sequence[NamespaceSummary], within: Namespace = ()) -> list[NamespaceUsage]:
+def usage_by_label(summaries: Sequence[NamespaceSummary], within: Namespace = ()) -> list[NamespaceUsage]:
     """Return the usage of a namespace itself and of each label below it, the largest first.
 
     If everything below it is below one label, that label is divided instead.
@@ -69,87 +69,87 @@ def parts_of(summaries: Sequence[NamespaceSummary], within: Namespace = ()) -> l
         if each.namespace[: len(within)] == within and (each.bytes or each.threads):
             found.setdefault(each.namespace[: len(within) + 1], []).append(each)
     own = found.pop(within, [])
-    parts = [_usage(name, some) for name, some in found.items()]
+    parts = [_usage(name, group) for name, group in found.items()]
     if len(parts) == 1 and parts[0].below:
-        parts = parts_of(summaries, parts[0].namespace)
+        parts = usage_by_label(summaries, parts[0].namespace)
     if own:
-        parts.append(_usage(within, own)._replace(itself=bool(parts)))
+        parts.append(_usage(within, own)._replace(is_own=bool(parts)))
     return sorted(parts, key=lambda each: -each.bytes)
 
 
 def _usage(name: Namespace, summaries: Sequence[NamespaceSummary]) -> NamespaceUsage:
     below = sum(each.namespace != name for each in summaries)
     messages, size = sum(each.messages for each in summaries), sum(each.bytes for each in summaries)
-    return NamespaceUsage(name, itself=False, below=below, messages=messages, bytes=size)
+    return NamespaceUsage(name, is_own=False, below=below, messages=messages, bytes=size)
 
 
-async def namespaces_kept(
-    request: Request, patience: float = web.PATIENCE
+async def namespace_sizes(
+    request: Request, max_wait: float = web.ANSWER_TIMEOUT
 ) -> web.CachedAnswer[list[NamespaceSummary]] | None:
     """Return the cached sizes of each namespace; None if they are not known yet.
 
     Args:
         request: The request.
-        patience: Seconds to wait for the answer. Default: `web.PATIENCE`.
+        max_wait: Seconds to wait for the answer. Default: `web.ANSWER_TIMEOUT`.
     """
     studio = web.studio_of(request)
-    return await studio.kept.look("namespaces", studio.memory.admin.namespaces, patience=patience)
+    return await studio.cache.fetch("namespaces", studio.memory.admin.namespaces, max_wait=max_wait)
 
 
-async def holders(request: Request, what: str, patience: float = 0) -> list[NamespaceSummary]:
+async def namespaces_with(request: Request, count_name: str, max_wait: float = 0) -> list[NamespaceSummary]:
     """Return the namespaces with the most objects of a kind, as far as that is known.
 
     Args:
         request: The request.
-        what: A count of `NamespaceSummary`.
-        patience: Seconds to wait for the answer. Default: 0.
+        count_name: A count of `NamespaceSummary`.
+        max_wait: Seconds to wait for the answer. Default: 0.
     """
-    known = await namespaces_kept(request, patience)
-    held = [] if known is None else [each for each in known.value if getattr(each, what)]
-    return sorted(held, key=lambda each: -getattr(each, what))[: web.PAGE]
+    known = await namespace_sizes(request, max_wait)
+    nonempty = [] if known is None else [each for each in known.value if getattr(each, count_name)]
+    return sorted(nonempty, key=lambda each: -getattr(each, count_name))[: web.PAGE]
 
 
-def figures_of(memory: AgentMemory) -> dict[str, Any]:
+def load_figures(memory: AgentMemory) -> dict[str, Any]:
     """Count everything, and diagnose a whole database; this reads all of it."""
-    whole = memory.database.scopes.within is None
-    findings = memory.admin.diagnose() if whole else []
+    is_unscoped = memory.database.scopes.boundary is None
+    findings = memory.admin.diagnose() if is_unscoped else []
     return {"stats": memory.admin.stats(), "growth": memory.admin.growth(), "findings": findings}
 
 
 async def overview(request: Request) -> Response:
     """Show the first page. Slow counts appear when they are known."""
     studio = web.studio_of(request)
-    look = studio.kept.look("figures", partial(figures_of, studio.memory))
-    seen, sized = await asyncio.gather(look, namespaces_kept(request))
-    return web.page(
+    pending = studio.cache.fetch("figures", partial(load_figures, studio.memory))
+    figures, sizes = await asyncio.gather(pending, namespace_sizes(request))
+    return web.render_page(
         request,
         "overview.html",
-        seen=seen,
-        sized=sized,
-        namespaces=[] if sized is None else parts_of(sized.value)[:LARGEST],
+        seen=figures,
+        sized=sizes,
+        namespaces=[] if sizes is None else usage_by_label(sizes.value)[:MAX_NAMESPACES],
     )
 
 
 # -- search ------------------------------------------------------------------------------------------------------------
 
 
-SEARCHED = ("message", "event", "record", "fact", "item", "audit")
+SEARCH_KINDS = ("message", "event", "record", "fact", "item", "audit")
 """The searchable kinds, by their names in addresses."""
 WORDS, VECTORS = "words", "vectors"
 """The methods of a search: words alone, or vectors too, if there are any."""
-USUAL = 20
+DEFAULT_LIMIT = 20
 """Default number of hits."""
 
 
 async def search(request: Request) -> Response:
     """Show the search form and its hits."""
-    asked, memory = request.query_params, web.studio_of(request).memory
-    query, namespace = asked.get("q", ""), web.namespace_asked(request)
-    kind: Any = asked.get("kind") or None  # the search checks it
-    by, limit = asked.get("by") or VECTORS, min(web.number_asked(request, "limit", USUAL), web.PAGE)
-    order = next((each for each in ORDERS if each == (asked.get("order") or "score")), None)
-    since, until = web.time_asked(request, "since"), web.time_asked(request, "until")
-    if order is None or by not in (WORDS, VECTORS):
+    params, memory = request.query_params, web.studio_of(request).memory
+    query, namespace = params.get("q", ""), web.namespace_param(request)
+    kind: Any = params.get("kind") or None  # the search checks it
+    method, limit = params.get("by") or VECTORS, min(web.number_param(request, "limit", DEFAULT_LIMIT), web.PAGE)
+    order = next((each for each in ORDERS if each == (params.get("order") or "score")), None)
+    since, until = web.time_param(request, "since"), web.time_param(request, "until")
+    if order is None or method not in (WORDS, VECTORS):
         raise InvalidInput(f'order is "score" or "time", and by is "{WORDS}" or "{VECTORS}".')
     found: list[Recollection] = []
     if query.strip():
@@ -158,28 +158,28 @@ async def search(request: Request) -> Response:
             namespace=namespace,
             everything=namespace is None,
             kinds=None if kind is None else [kind],
-            conversation_id=asked.get("conversation") or None,
+            conversation_id=params.get("conversation") or None,
             after=since,
             before=until,
             order=order,
             limit=limit,
-            weights=Weights() if by == WORDS else None,
+            weights=Weights() if method == WORDS else None,
         )
-    hits = [(each, _reasons(each.why), _where(request, each)) for each in found]
-    return web.page(
+    hits = [(each, _list_reasons(each.why), _hit_url(request, each)) for each in found]
+    return web.render_page(
         request,
         "search.html",
         query=query,
         namespace=namespace,
         kind=kind,
-        kinds=SEARCHED,
+        kinds=SEARCH_KINDS,
         order=order,
         orders=ORDERS,
-        by=by,
+        by=method,
         has_vectors=memory.store.embeddings is not None,
         since=since,
         until=until,
-        conversation=asked.get("conversation", ""),
+        conversation=params.get("conversation", ""),
         limit=limit,
         hits=hits,
         best=max((each.score for each in found), default=0.0),
@@ -187,14 +187,14 @@ async def search(request: Request) -> Response:
     )
 
 
-def _reasons(why: Explanation) -> list[tuple[str, str, float]]:
+def _list_reasons(why: Explanation) -> list[tuple[str, str, float]]:
     """Return the reasons for a hit: kind, name and score of each, the largest first."""
     kinds = (("word", why.terms), ("nearby", why.nearby), ("signal", why.signals))
     found = [(kind, name, value) for kind, values in kinds for name, value in values.items()]
     return sorted(found, key=lambda each: -abs(each[2]))
 
 
-def _where(request: Request, found: Recollection) -> str | None:
+def _hit_url(request: Request, found: Recollection) -> str | None:
     """Return the address of the page that shows a hit; None if there is none."""
     namespace, name, thread = found.namespace, found.conversation_id, found.thread_id
     if found.kind == "audit":
@@ -215,7 +215,7 @@ def _where(request: Request, found: Recollection) -> str | None:
 
 
 MAIN = "main"
-SOURCES = 3
+MAX_SOURCES = 3
 """Maximum number of source messages linked from a line of the table."""
 _SECOND = timedelta(seconds=1)
 
@@ -248,86 +248,88 @@ async def facts(request: Request) -> Response:
 
     Without facts and without a query, redirect to the first namespace with facts.
     """
-    place, asked = _place(request), request.query_params
-    entity, before = asked.get("entity") or None, asked.get("before") or None
-    valid, recorded = web.time_asked(request, "valid"), web.time_asked(request, "recorded")
-    kept = place.facts
-    learned, branches = await asyncio.gather(
-        kept.alatest(web.PAGE + 1, entity=entity, recorded=recorded, before=before),
+    place, params = _facts_target(request), request.query_params
+    entity, before = params.get("entity") or None, params.get("before") or None
+    valid, recorded = web.time_param(request, "valid"), web.time_param(request, "recorded")
+    kg = place.facts
+    latest, branches = await asyncio.gather(
+        kg.alatest(web.PAGE + 1, entity=entity, recorded=recorded, before=before),
         place.memory.admin.abranches(place.namespace),
     )
-    if not learned and not any(asked.values()):
-        for each in await holders(request, "memories", PATIENT):
+    if not latest and not any(params.values()):
+        for each in await namespaces_with(request, "memories", LONG_TIMEOUT):
             if each.namespace and await place.memory.facts(MAIN, each.namespace).alatest(1):
-                return web.back(request, "/facts", namespace=each.namespace)
-    shown = learned[: web.PAGE]
-    clashes = await kept.acontradictions(list({fact.subject for fact in shown})) if recorded is None else []
-    at = kept.now if valid is None else valid
-    here = [each.name for each in branches if each.namespace == place.namespace]
-    known = [each.namespace for each in (*branches, *await holders(request, "memories"))]
+                return web.redirect(request, "/facts", namespace=each.namespace)
+    page_facts = latest[: web.PAGE]
+    contradictions = await kg.acontradictions(list({fact.subject for fact in page_facts})) if recorded is None else []
+    at = kg.now if valid is None else valid
+    branch_names = [each.name for each in branches if each.namespace == place.namespace]
+    namespaces = [each.namespace for each in (*branches, *await namespaces_with(request, "memories"))]
     depth = len(place.namespace)
-    return web.page(
+    return web.render_page(
         request,
         "facts.html",
         place=place,
         entity=entity,
         valid=valid,
-        recorded=_to_the_second(recorded),
+        recorded=_round_up_second(recorded),
         at=at,
-        lines=[(each, _state(each, at)) for each in sorted(shown, key=lambda fact: fact.valid_from, reverse=True)],
-        times=_times(shown, valid),
-        contradictions=clashes,
+        lines=[
+            (each, _fact_state(each, at)) for each in sorted(page_facts, key=lambda fact: fact.valid_from, reverse=True)
+        ],
+        times=_change_times(page_facts, valid),
+        contradictions=contradictions,
         before=before,
-        older=shown[-1].id if len(learned) > web.PAGE else None,
-        branches=sorted({MAIN, *here}, key=lambda name: (name != MAIN, name)),
-        below=[each for each in dict.fromkeys(known) if each[:depth] == place.namespace != each],
-        sources=SOURCES,
+        older=page_facts[-1].id if len(latest) > web.PAGE else None,
+        branches=sorted({MAIN, *branch_names}, key=lambda name: (name != MAIN, name)),
+        below=[each for each in dict.fromkeys(namespaces) if each[:depth] == place.namespace != each],
+        sources=MAX_SOURCES,
     )
 
 
 async def fact(request: Request) -> Response:
     """Show one fact: its evidence, the facts before and after it, and contradictions."""
-    place, name = _place(request), id_of(web.required(request, "id"), "fact")
-    kept = place.facts
-    found = await kept.aget(name)
+    place, fact_id = _facts_target(request), check_id(web.required_param(request, "id"), "fact")
+    kg = place.facts
+    found = await kg.aget(fact_id)
     if found is None or found.raw:
-        raise web.missing(f"There is no fact {safe_repr(name)} here. It may have been taken back.")
-    evidence, others, clashes = await asyncio.gather(
-        kept.aevidence(name),
-        kept.alatest(web.PAGE, entity=found.subject, predicate=found.predicate),
-        kept.acontradictions(found.subject, found.predicate),
+        raise web.not_found(f"There is no fact {safe_repr(fact_id)} here. It may have been taken back.")
+    evidence, others, contradictions = await asyncio.gather(
+        kg.aevidence(fact_id),
+        kg.alatest(web.PAGE, entity=found.subject, predicate=found.predicate),
+        kg.acontradictions(found.subject, found.predicate),
     )
-    same = [each for each in others if each.subject == found.subject]
-    return web.page(
+    history = [each for each in others if each.subject == found.subject]
+    return web.render_page(
         request,
         "fact.html",
         place=place,
         fact=found,
         evidence=evidence,
-        history=sorted(same, key=lambda each: each.valid_from),
-        contradictions=[each for each in clashes if name in {one.id for one in each.facts}],
+        history=sorted(history, key=lambda each: each.valid_from),
+        contradictions=[each for each in contradictions if fact_id in {one.id for one in each.facts}],
     )
 
 
-def _place(request: Request) -> FactsTarget:
-    memory, namespace = web.studio_of(request).memory, web.namespace_asked(request) or ()
+def _facts_target(request: Request) -> FactsTarget:
+    memory, namespace = web.studio_of(request).memory, web.namespace_param(request) or ()
     thread = request.query_params.get("thread")
     if thread:
-        return FactsTarget(memory, namespace, thread=id_of(thread, "thread"))
-    return FactsTarget(memory, namespace, branch=id_of(request.query_params.get("branch") or MAIN, "branch"))
+        return FactsTarget(memory, namespace, thread=check_id(thread, "thread"))
+    return FactsTarget(memory, namespace, branch=check_id(request.query_params.get("branch") or MAIN, "branch"))
 
 
-def _state(fact: Fact, at: datetime) -> str:
+def _fact_state(fact: Fact, at: datetime) -> str:
     return "holds" if fact.holds_at(at) else "later" if fact.valid_from > at else "ended"
 
 
-def _times(facts: Iterable[Fact], also: datetime | None) -> Sequence[datetime]:
+def _change_times(facts: Iterable[Fact], extra: datetime | None) -> Sequence[datetime]:
     """Return the times when facts began or ended, the earliest first."""
-    times: Collection[datetime | None] = {also, *(at for fact in facts for at in (fact.valid_from, fact.valid_to))}
+    times: Collection[datetime | None] = {extra, *(at for fact in facts for at in (fact.valid_from, fact.valid_to))}
     return sorted(at for at in times if at is not None)
 
 
-def _to_the_second(at: datetime | None) -> datetime | None:
+def _round_up_second(at: datetime | None) -> datetime | None:
     """Return a time rounded up to a second, so that facts recorded within it stay known."""
     return at if at is None or not at.microsecond or at.year == MAXYEAR else at.replace(microsecond=0) + _SECOND
 
@@ -335,9 +337,9 @@ def _to_the_second(at: datetime | None) -> datetime | None:
 # -- the audit trail ---------------------------------------------------------------------------------------------------
 
 
-LONGEST = 2_000
+MAX_ENTRY_CHARS = 2_000
 """Characters of a prompt or reply that a list shows; the entry itself shows all."""
-JUNK = {"": False, "with": True, "only": "only"}
+JUNK_VALUES = {"": False, "with": True, "only": "only"}
 """The values of the parameter `junk`: hide junk, show it, or show only junk."""
 
 
@@ -346,69 +348,77 @@ async def audit_entries(request: Request) -> Response:
 
     Without entries and without a query, redirect to the namespace with the most entries.
     """
-    trail, asked = _trail(request), request.query_params
-    kind, junk, words = asked.get("kind") or None, asked.get("junk", ""), asked.get("q", "")
-    conversation = asked.get("conversation") or None
-    if junk not in JUNK:
-        raise InvalidInput(f"junk is {' or '.join(filter(None, JUNK))} in the address, or left out.")
+    trail, params = _open_trail(request), request.query_params
+    kind, junk, words = params.get("kind") or None, params.get("junk", ""), params.get("q", "")
+    conversation = params.get("conversation") or None
+    if junk not in JUNK_VALUES:
+        raise InvalidInput(f"junk is {' or '.join(filter(None, JUNK_VALUES))} in the address, or left out.")
     found: list[AuditEntry]
     older = None
     if words:
         hits = await trail.asearch(words, web.PAGE, conversation)
         found = [hit.value for hit in hits if kind in (None, hit.value.kind)]
     else:
-        options: dict[str, Any] = {"kinds": kind and [kind], "include_junk": JUNK[junk], "messages": False}
-        last = await trail.alast(web.PAGE + 1, conversation, before=asked.get("before") or None, **options)
+        options: dict[str, Any] = {"kinds": kind and [kind], "include_junk": JUNK_VALUES[junk], "messages": False}
+        last = await trail.alast(web.PAGE + 1, conversation, before=params.get("before") or None, **options)
         found = last[::-1][: web.PAGE]
         older = found[-1].id if len(last) > web.PAGE else None
-        if not found and not any(asked.values()) and (others := await holders(request, "audit", PATIENT)):
-            return web.back(request, "/audit", namespace=others[0].namespace)
-    return web.page(
-        request, "audit.html", view="entries", entries=found, older=older, kinds=KINDS, **await _shared(request, trail)
+        if not found and not any(params.values()) and (others := await namespaces_with(request, "audit", LONG_TIMEOUT)):
+            return web.redirect(request, "/audit", namespace=others[0].namespace)
+    return web.render_page(
+        request,
+        "audit.html",
+        view="entries",
+        entries=found,
+        older=older,
+        kinds=KINDS,
+        **await _shared_values(request, trail),
     )
 
 
 async def audit_todos(request: Request) -> Response:
     """Show the open or completed todos."""
-    trail, start = _trail(request), web.number_asked(request, "start")
+    trail, start = _open_trail(request), web.number_param(request, "start")
     status: Any = request.query_params.get("status") or "open"  # the trail checks it
     found = (await trail.atodos(status))[::-1]
-    return web.page(
+    return web.render_page(
         request,
         "audit.html",
         view="todos",
         entries=found[start : start + web.PAGE],
         total=len(found),
         start=start,
-        neighbours=web.pages_of(len(found), start),
+        neighbours=web.page_links(len(found), start),
         statuses=STATUSES,
         chosen=status,
-        **await _shared(request, trail),
+        **await _shared_values(request, trail),
     )
 
 
 async def audit_chain(request: Request) -> Response:
     """Show the state of the chain, which is verified on request."""
-    trail, studio = _trail(request), web.studio_of(request)
-    seen = None
-    if asked := "verify" in request.query_params:
-        seen = await studio.kept.look("chain", trail.verify)
-    return web.page(request, "audit.html", view="chain", asked_for=asked, seen=seen, **await _shared(request, trail))
+    trail, studio = _open_trail(request), web.studio_of(request)
+    report = None
+    if is_requested := "verify" in request.query_params:
+        report = await studio.cache.fetch("chain", trail.verify)
+    return web.render_page(
+        request, "audit.html", view="chain", asked_for=is_requested, seen=report, **await _shared_values(request, trail)
+    )
 
 
-def _trail(request: Request) -> AuditTrail:
-    return AuditTrail(web.studio_of(request).memory, web.namespace_asked(request) or ())
+def _open_trail(request: Request) -> AuditTrail:
+    return AuditTrail(web.studio_of(request).memory, web.namespace_param(request) or ())
 
 
-async def _shared(request: Request, trail: AuditTrail) -> dict[str, Any]:
+async def _shared_values(request: Request, trail: AuditTrail) -> dict[str, Any]:
     """Return the values that all views of the trail show."""
-    asked = request.query_params
+    params = request.query_params
     return {
-        "asked": asked,
-        "namespace": web.namespace_asked(request) or (),
+        "query": params,
+        "namespace": web.namespace_param(request) or (),
         "head": await trail.ahead(),
-        "trails": await holders(request, "audit"),
-        "longest": LONGEST,
+        "trails": await namespaces_with(request, "audit"),
+        "longest": MAX_ENTRY_CHARS,
     }
 
 
@@ -417,21 +427,21 @@ async def _shared(request: Request, trail: AuditTrail) -> dict[str, Any]:
 
 async def experiences(request: Request) -> Response:
     """Show the experiences of the library in their order, of all roles or of one."""
-    library, start = web.studio_of(request).experiences, web.number_asked(request, "start")
+    library, start = web.studio_of(request).experiences, web.number_param(request, "start")
     role = request.query_params.get("role") or None
     check = None if library is None else await library.avalidate()
     known = () if check is None else check.experiences
-    listed = [each for each in known if role is None or each.is_for(role)]
-    return web.page(
+    selected = [each for each in known if role is None or each.is_for(role)]
+    return web.render_page(
         request,
         "experiences.html",
         library=check,
         roles=sorted({who for each in known for who in each.who}, key=str.casefold),
         role=role,
-        listed=listed[start : start + web.PAGE],
-        total=len(listed),
+        listed=selected[start : start + web.PAGE],
+        total=len(selected),
         start=start,
-        neighbours=web.pages_of(len(listed), start),
+        neighbours=web.page_links(len(selected), start),
     )
 
 
@@ -449,10 +459,10 @@ ROUTES = (
     Route("/audit/todos", audit_todos),
     Route("/audit/chain", audit_chain),
     Route("/correct", correction_pages.correct),
-    web.changing("/correct", correction_pages.change),
-    web.changing("/undo", correction_pages.undo),
+    web.form_route("/correct", correction_pages.change),
+    web.form_route("/undo", correction_pages.undo),
     Route("/corrections", correction_pages.corrections),
     Route("/erase", correction_pages.erase),
-    web.changing("/erase/rehearse", correction_pages.rehearse),
-    web.changing("/erase", correction_pages.do_erase),
+    web.form_route("/erase/rehearse", correction_pages.rehearse),
+    web.form_route("/erase", correction_pages.do_erase),
 )

@@ -23,7 +23,7 @@ from langgraph.types import interrupt
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.audit.audit_trail import AuditTrail
-from langchain_agentmem.base.data_tables import data_table
+from langchain_agentmem.base.data_tables import load_data_table
 from langchain_agentmem.base.namespaces import CONFIG_KEY
 from langchain_agentmem.compaction import ActiveContextPolicyConfig, CompactionState, ManagedMemoryConfig
 from langchain_agentmem.experiences.experience import Experience
@@ -31,7 +31,7 @@ from langchain_agentmem.experiences.experience_library import ExperienceLibrary
 
 IRENA, MAREK = ("irena",), ("marek",)
 GIFT, ORDER, HIVES = "birthday-gift", "smoker-order", "hives"
-LIVES = ("Irena", "lives in")
+LIVES_FACT = ("Irena", "lives in")
 
 
 class StoryTurn(NamedTuple):
@@ -54,10 +54,10 @@ class StoryTurn(NamedTuple):
     looks_up: str = ""
 
 
-_STORY = data_table("studio/sample.yaml")
-TALK, OTHERWISE = (tuple(StoryTurn(**turn) for turn in _STORY[name]) for name in ("talk", "otherwise"))
-ORDERS, OF_MAREK = StoryTurn(**_STORY["orders"]), StoryTurn(**_STORY["of_marek"])
-_SCRIPT = {turn.said: turn for turn in (*TALK, *OTHERWISE, ORDERS, OF_MAREK)}
+_STORY = load_data_table("studio/sample.yaml")
+TALK, ALTERNATIVE_TALK = (tuple(StoryTurn(**turn) for turn in _STORY[name]) for name in ("talk", "otherwise"))
+ORDER_TURN, MAREK_TURN = StoryTurn(**_STORY["orders"]), StoryTurn(**_STORY["of_marek"])
+_SCRIPT = {turn.said: turn for turn in (*TALK, *ALTERNATIVE_TALK, ORDER_TURN, MAREK_TURN)}
 
 EXPERIENCES = tuple(Experience(**each) for each in _STORY["experiences"])
 
@@ -70,14 +70,14 @@ class ScriptedModel(BaseChatModel):
         return "scripted"
 
     def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
-        turn = next(_SCRIPT[part] for message in reversed(messages) for part in _texts(message) if part in _SCRIPT)
+        turn = next(_SCRIPT[part] for message in reversed(messages) for part in _text_parts(message) if part in _SCRIPT)
         reply = AIMessage(turn.reply)
         if turn.looks_up and messages[-1].type != "tool":
             reply = AIMessage("", tool_calls=[{"name": "timetable", "args": {"of": turn.looks_up}, "id": "look-up"}])
         return ChatResult(generations=[ChatGeneration(message=reply)])
 
 
-def live(memory: AgentMemory, folder: Path) -> ExperienceLibrary:
+def play_story(memory: AgentMemory, folder: Path) -> ExperienceLibrary:
     """Play the story into a memory, unless it is there already.
 
     Args:
@@ -92,7 +92,7 @@ def live(memory: AgentMemory, folder: Path) -> ExperienceLibrary:
         library.add(experience)
     if len(memory.conversation(GIFT, IRENA)):
         return library
-    agent = _agent(memory, library)
+    agent = _build_agent(memory, library)
 
     def say(turn: StoryTurn, thread: str, namespace: tuple[str, ...] = IRENA, at: RunnableConfig | None = None) -> Any:
         config = at or {"configurable": {"thread_id": thread, CONFIG_KEY: namespace}}
@@ -102,17 +102,17 @@ def live(memory: AgentMemory, folder: Path) -> ExperienceLibrary:
         say(turn, GIFT)
     thread: RunnableConfig = {"configurable": {"thread_id": GIFT, CONFIG_KEY: IRENA}}
     ends = [state for state in agent.get_state_history(thread) if not state.next]
-    for turn, end in zip(OTHERWISE, ends[2:4], strict=True):  # beside what was said later, which stays
+    for turn, end in zip(ALTERNATIVE_TALK, ends[2:4], strict=True):  # beside what was said later, which stays
         say(turn, GIFT, at=end.config)
     agent.update_state(ends[0].config, None)  # and back to where the talk had come to
-    say(ORDERS, ORDER)  # waits for a person
-    say(OF_MAREK, HIVES, MAREK)
+    say(ORDER_TURN, ORDER)  # waits for a person
+    say(MAREK_TURN, HIVES, MAREK)
 
     branch = memory.layers("main", IRENA)
     branch.core.set("language", "Irena writes Czech to her family.")
     branch.fork("without-surprise").core.set("language", "Irena tells Marek everything.")
     facts = memory.facts("main", IRENA)
-    facts.declare(LIVES[1], "has his birthday on")
+    facts.declare(LIVES_FACT[1], "has his birthday on")
     for day in ("9 October", "10 October"):  # who is right?
         facts.add_fact("user", "Marek", "has his birthday on", day, valid_from=datetime(1985, 10, 9, tzinfo=UTC))
     memory.store.put((*IRENA, "shopping"), "smoker", {"text": "copper smoker with leather bellows", "price": 84})
@@ -124,14 +124,14 @@ def live(memory: AgentMemory, folder: Path) -> ExperienceLibrary:
     return library
 
 
-def _agent(memory: AgentMemory, library: ExperienceLibrary) -> Any:
+def _build_agent(memory: AgentMemory, library: ExperienceLibrary) -> Any:
     def timetable(state: CompactionState) -> dict[str, Any]:
         [call] = state["messages"][-1].tool_calls  # type: ignore[union-attr]  # the model's
         found = {"role": "tool", "content": "7:12 Brno - 8:55 Olomouc", "tool_call_id": call["id"], "name": "timetable"}
         return {"messages": [found]}
 
     def answer(state: CompactionState) -> dict[str, Any]:
-        if state["messages"][-1].text == ORDERS.said:
+        if state["messages"][-1].text == ORDER_TURN.said:
             interrupt({"question": "Order the copper smoker for 84 €?"})
         return {"messages": [ScriptedModel().invoke(state["llm_input_messages"])]}
 
@@ -144,22 +144,22 @@ def _agent(memory: AgentMemory, library: ExperienceLibrary) -> Any:
             layers.archival.write(turn.record)
         layers.recall.append("asked", turn.said)
 
-    def goes_on(state: CompactionState) -> str:
+    def next_node(state: CompactionState) -> str:
         return "timetable" if getattr(state["messages"][-1], "tool_calls", ()) else "learn"
 
-    few = ActiveContextPolicyConfig(min_reduction_ratio=0.1)
-    budget = ManagedMemoryConfig(threshold_tokens=445, token_counter="estimate", active_context=few)  # noqa: S106
+    context_policy = ActiveContextPolicyConfig(min_reduction_ratio=0.1)
+    budget = ManagedMemoryConfig(threshold_tokens=445, token_counter="estimate", active_context=context_policy)  # noqa: S106
     builder = StateGraph(CompactionState, input_schema=MessagesState)
     builder.add_node("compact", memory.compaction(_summary, budget)).add_node("recall", memory.inject())
     builder.add_node("advise", library.selector()).add_node(answer).add_node(timetable).add_node(learn)
-    builder.add_node("facts", memory.remember_facts(_facts))
+    builder.add_node("facts", memory.remember_facts(_extract_facts))
     builder.add_edge(START, "compact").add_edge("compact", "recall").add_edge("recall", "advise")
-    builder.add_edge("advise", "answer").add_conditional_edges("answer", goes_on, ["timetable", "learn"])
+    builder.add_edge("advise", "answer").add_conditional_edges("answer", next_node, ["timetable", "learn"])
     builder.add_edge("timetable", "compact").add_edge("learn", "facts").add_edge("facts", END)
     return builder.compile(checkpointer=memory.checkpointer)
 
 
-def _texts(message: BaseMessage) -> list[str]:
+def _text_parts(message: BaseMessage) -> list[str]:
     """Return the texts of a message, part by part. Injected memory has its own parts."""
     blocks = [message.content] if isinstance(message.content, str) else message.content
     return [each if isinstance(each, str) else str(each.get("text")) for each in blocks]
@@ -169,13 +169,13 @@ def _summary(_: Any) -> str:
     return "Irena moved from Olomouc to Brno in March. Her brother Marek, a beekeeper, turns forty on 9 October."
 
 
-def _facts(asked: Any) -> str:
+def _extract_facts(messages: Any) -> str:
     """Return the facts of the messages in a model's prompt, as JSON."""
-    shown = asked if isinstance(asked, str) else "\n".join(message.text for message in asked)
-    told = [
+    prompt = messages if isinstance(messages, str) else "\n".join(message.text for message in messages)
+    rows = [
         {"message": 1, "subject": subject, "predicate": predicate, "object": thing, "valid_from": since}
-        for said, turn in _SCRIPT.items()
-        if said in shown
+        for text, turn in _SCRIPT.items()
+        if text in prompt
         for subject, predicate, thing, since in turn.facts
     ]
-    return json.dumps({"facts": told})
+    return json.dumps({"facts": rows})

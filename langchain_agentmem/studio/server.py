@@ -29,7 +29,7 @@ def serve(
     port: int = PORT,
     user: User | None = None,
     experiences: ExperienceLibrary | None = None,
-    tell: Callable[[str], object] = print,
+    announce: Callable[[str], object] = print,
     open_browser: bool = False,
 ) -> None:
     """Serve Studio until somebody presses Ctrl-C.
@@ -40,58 +40,58 @@ def serve(
         port: The port; 0 for any that is free. Default: 8642.
         user: The author of corrections. Default: the user who runs this process.
         experiences: A library to show. Default: none.
-        tell: Called with the address that opens Studio, once.
+        announce: Called with the address that opens Studio, once.
         open_browser: Open a browser at the address. Default: False.
 
     Raises:
         InvalidInput: The host means all addresses, or Studio cannot listen at it.
     """
-    listening = _listening(host, port)
-    with listening:
-        port = listening.getsockname()[1]
+    listener = _open_listener(host, port)
+    with listener:
+        port = listener.getsockname()[1]
         token = secrets.token_urlsafe(32)
-        where = f"http://{_written(host)}:{port}/"
+        base_url = f"http://{_url_host(host)}:{port}/"
         hosts = {
-            _written(name) if port == _HTTP else f"{_written(name)}:{port}"
+            _url_host(name) if port == _HTTP_PORT else f"{_url_host(name)}:{port}"
             for name in (host, *(_LOOPBACK if _is_loopback(host) else ()))
         }
         app = application(memory, user=user, experiences=experiences, token=token, hosts=hosts)
         config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="off")
-        tell(f"{where}?token={token}")
+        announce(f"{base_url}?token={token}")
         if open_browser:
-            webbrowser.open(f"{where}?token={token}")
+            webbrowser.open(f"{base_url}?token={token}")
         with suppress(KeyboardInterrupt):  # which uvicorn raises again when it has ended in good order
-            uvicorn.Server(config).run(sockets=[listening])
+            uvicorn.Server(config).run(sockets=[listener])
 
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_HTTP = 80
+_HTTP_PORT = 80
 """The port that browsers leave out."""
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _open_listener(host: str, port: int) -> socket.socket:
     try:
-        family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        made = socket.socket(family, kind, protocol)
+        family, kind, protocol, _, socket_address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
     except (OSError, UnicodeError) as error:
         raise InvalidInput(f"{safe_repr(host)} is no address of this machine.") from error
-    address: Any = ipaddress.ip_address(where[0])
+    address: Any = ipaddress.ip_address(socket_address[0])
     if (getattr(address, "ipv4_mapped", None) or address).is_unspecified:
-        made.close()
+        listener.close()
         raise InvalidInput("Name the one address that Studio is to listen at: it would be open to every network.")
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(where)
-        made.listen()  # who has the address may ask at once, and is answered when the server runs
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(socket_address)
+        listener.listen()  # who has the address may ask at once, and is answered when the server runs
     except OSError as error:
-        made.close()
+        listener.close()
         raise InvalidInput(f"Port {port} of {safe_repr(host)} is not free: choose another, or 0 for any.") from error
-    return made
+    return listener
 
 
 def _is_loopback(host: str) -> bool:
     return host in _LOOPBACK or host.startswith("127.")
 
 
-def _written(host: str) -> str:
+def _url_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host

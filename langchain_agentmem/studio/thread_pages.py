@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from langchain_agentmem.base.concurrency import in_worker
-from langchain_agentmem.base.namespaces import Namespace, ThreadId, id_of, named
-from langchain_agentmem.compaction.dropped_messages import amessages_behind
+from langchain_agentmem.base.concurrency import run_in_worker
+from langchain_agentmem.base.namespaces import Namespace, ThreadId, check_id, format_namespace
+from langchain_agentmem.compaction.dropped_messages import areplaced_messages
 from langchain_agentmem.errors import MessageError, safe_repr
 from langchain_agentmem.messages.message_marks import summary_in
 from langchain_agentmem.studio import application as web
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from langchain_agentmem.facts.kg_memory import KGMemory
     from langchain_agentmem.layers.layered_memory import LayeredMemory
 
-OF_LOGS = ("messages", "compaction", "prompts")
+LOG_PANELS = ("messages", "compaction", "prompts")
 """The panels of a conversation without checkpoints, by their names in addresses."""
-FIRST = 8
+TITLE_MESSAGES = 8
 """Number of first messages searched for the title of a thread."""
-MOST_ITEMS = 200
+MAX_ITEMS = 200
 """Maximum number of items of a thread to compare with those before."""
-LANE, ROW, MOST_LANES = 14, 30, 10
+LANE_WIDTH, ROW_HEIGHT, MAX_LANES = 14, 30, 10
 """The width of a lane of the tree, the height of a row, and the maximum number of lanes."""
 
-Shown = dict[str, Any]
+TemplateValues = dict[str, Any]
 """The values for a template."""
 
 
@@ -78,94 +78,96 @@ class ThreadAddress(NamedTuple):
 
 async def threads(request: Request) -> Response:
     """Show a page of threads, the most recently changed first."""
-    asked, namespace = request.query_params, web.namespace_asked(request) or ()
-    start = web.number_asked(request, "start")
-    wanted: dict[str, Any] = {
-        "query": asked.get("q") or None,
-        "role": asked.get("role") or None,
-        "since": web.time_asked(request, "since"),
-        "until": web.time_asked(request, "until"),
+    params, namespace = request.query_params, web.namespace_param(request) or ()
+    start = web.number_param(request, "start")
+    options: dict[str, Any] = {
+        "query": params.get("q") or None,
+        "role": params.get("role") or None,
+        "since": web.time_param(request, "since"),
+        "until": web.time_param(request, "until"),
         "limit": web.PAGE,
         "offset": start,
     }
-    found = await web.studio_of(request).memory.admin.athreads(namespace, sizes=False, **wanted)
-    return web.page(
+    found = await web.studio_of(request).memory.admin.athreads(namespace, sizes=False, **options)
+    return web.render_page(
         request,
         "threads.html",
         found=found,
-        bare=not any(asked.values()),
-        asked=asked,
-        since=wanted["since"],
-        until=wanted["until"],
+        bare=not any(params.values()),
+        query=params,
+        since=options["since"],
+        until=options["until"],
         roles=ROLES,
-        neighbours=web.pages_of(found.total, start),
+        neighbours=web.page_links(found.total, start),
         start=start,
     )
 
 
 async def thread(request: Request) -> Response:
     """Show a thread at a checkpoint, or the conversation of its id if it has none."""
-    place = _asked(request)
+    place = _requested_thread(request)
     config = _thread_config(place)
     if subgraph := request.query_params.get("ns"):
         config["configurable"]["checkpoint_ns"] = subgraph
-    history, chosen = await _window(request, place, config)
+    history, chosen = await _load_window(request, place, config)
     if chosen is None:
         if subgraph:
-            raise web.missing(f"The thread {safe_repr(place.name)} has no subgraph {safe_repr(subgraph)}.")
-        return await _logged(request, place)
+            raise web.not_found(f"The thread {safe_repr(place.name)} has no subgraph {safe_repr(subgraph)}.")
+        return await _log_page(request, place)
     config["configurable"]["checkpoint_id"] = chosen.checkpoint_id
     saver = place.memory.checkpointer
     state = await saver.aget_tuple(config)
     place = place._replace(history=history, checkpoint=chosen, config=config, state=state)
-    shown, ends = await asyncio.gather(
-        _panel(request, place, _PANELS), saver.ahistory(config, ends=True, limit=web.PAGE)
+    panel, ends = await asyncio.gather(
+        _load_panel(request, place, _PANELS), saver.ahistory(config, ends=True, limit=web.PAGE)
     )
-    whose = place.namespace if state is None else state.config["configurable"]["thread_id"].namespace
-    if whose != place.namespace:  # a thread of any namespace is found by its id alone where the root has none
+    owner = place.namespace if state is None else state.config["configurable"]["thread_id"].namespace
+    if owner != place.namespace:  # a thread of any namespace is found by its id alone where the root has none
         found = await place.memory.admin.athreads((), thread_id=place.name, sizes=False)
         if place.namespace in {each.namespace for each in found.threads}:
-            return await _logged(request, _asked(request))
-        return web.back(request, "/thread", **{**request.query_params, "namespace": whose})
-    around = [None, *(each.checkpoint_id for each in history.checkpoints), None]
-    at = around.index(chosen.checkpoint_id)
-    return web.page(
+            return await _log_page(request, _requested_thread(request))
+        return web.redirect(request, "/thread", **{**request.query_params, "namespace": owner})
+    neighbour_ids = [None, *(each.checkpoint_id for each in history.checkpoints), None]
+    at = neighbour_ids.index(chosen.checkpoint_id)
+    return web.render_page(
         request,
         "thread.html",
-        **shown,
+        **panel,
         place=place,
-        tree=drawn(history.checkpoints),
+        tree=draw_tree(history.checkpoints),
         number=history.total - history.newer - history.checkpoints.index(chosen),
-        neighbours={"previous": around[at + 1], "next": around[at - 1], "parent": chosen.parent_id},
+        neighbours={"previous": neighbour_ids[at + 1], "next": neighbour_ids[at - 1], "parent": chosen.parent_id},
         ends=ends,
-        title=question(state) or place.name,
+        title=thread_title(state) or place.name,
         subgraph=subgraph,
     )
 
 
 async def conversation(request: Request) -> Response:
     """Show the log of a conversation."""
-    place = _asked(request)
+    place = _requested_thread(request)
     found = await place.memory.checkpointer.ahistory(_thread_config(place), limit=0)
-    return await _logged(request, place, of_thread=bool(found.total))
+    return await _log_page(request, place, of_thread=bool(found.total))
 
 
 async def memory_branch(request: Request) -> Response:
     """Show the memory of a named branch."""
-    memory, namespace = web.studio_of(request).memory, web.namespace_asked(request) or ()
+    memory, namespace = web.studio_of(request).memory, web.namespace_param(request) or ()
     name = request.query_params.get("branch") or "main"
     layers, facts = memory.layers(name, namespace), memory.facts(name, namespace)
-    shown, tree, ancestors = await asyncio.gather(_held(request, layers, facts), layers.atree(), layers.aancestors())
+    values, tree, ancestors = await asyncio.gather(
+        _load_layers(request, layers, facts), layers.atree(), layers.aancestors()
+    )
     if tree.created_at is None and name != "main":  # which begins with the first write, and is empty before
-        raise web.missing(f"There is no branch {safe_repr(name)} in this namespace.")
-    branches, waiting = [], [tree]
-    while waiting:
-        branches.append(each := waiting.pop())
-        waiting += reversed(each.children)
-    return web.page(
+        raise web.not_found(f"There is no branch {safe_repr(name)} in this namespace.")
+    branches, pending = [], [tree]
+    while pending:
+        branches.append(each := pending.pop())
+        pending += reversed(each.children)
+    return web.render_page(
         request,
         "memory.html",
-        **shown,
+        **values,
         namespace=namespace,
         branch=name,
         ancestors=ancestors,
@@ -177,12 +179,12 @@ def _thread_config(place: ThreadAddress) -> RunnableConfig:
     return {"configurable": {"thread_id": ThreadId(place.name, place.namespace)}}
 
 
-def _asked(request: Request) -> ThreadAddress:
-    name = id_of(web.required(request, "id"), "thread")
-    return ThreadAddress(web.studio_of(request).memory, web.namespace_asked(request) or (), name)
+def _requested_thread(request: Request) -> ThreadAddress:
+    name = check_id(web.required_param(request, "id"), "thread")
+    return ThreadAddress(web.studio_of(request).memory, web.namespace_param(request) or (), name)
 
 
-async def _window(
+async def _load_window(
     request: Request, place: ThreadAddress, config: RunnableConfig
 ) -> tuple[CheckpointHistory, CheckpointSummary | None]:
     """Return the checkpoints around the requested one, and that one. Default: the newest.
@@ -197,149 +199,153 @@ async def _window(
         history = await saver.ahistory(config, limit=web.PAGE, around=at)
         found = next((each for each in history.checkpoints if each.checkpoint_id == at), None)
         if found is None:
-            raise web.missing(f"The thread {safe_repr(place.name)} has no checkpoint {safe_repr(at)}.")
+            raise web.not_found(f"The thread {safe_repr(place.name)} has no checkpoint {safe_repr(at)}.")
         return history, found
     newer = 0
-    if number := web.number_asked(request, "number"):
+    if number := web.number_param(request, "number"):
         total = (await saver.ahistory(config, limit=0)).total
         newer = min(max(total - number, 0), max(total - 1, 0))
     history = await saver.ahistory(config, limit=web.PAGE, offset=max(0, newer - web.PAGE // 2))
     return history, next(iter(history.checkpoints[newer - history.newer :]), None)
 
 
-async def _panel(request: Request, place: ThreadAddress, tabs: Sequence[str] | Mapping[str, Any]) -> Shown:
-    asked = request.query_params.get("show", "")
-    tab = asked if asked in tabs else "messages"
+async def _load_panel(
+    request: Request, place: ThreadAddress, tabs: Sequence[str] | Mapping[str, Any]
+) -> TemplateValues:
+    requested = request.query_params.get("show", "")
+    tab = requested if requested in tabs else "messages"
     return {"tab": tab, "tabs": {each: _PANELS[each][0] for each in tabs}, **await _PANELS[tab][1](request, place)}
 
 
-async def _logged(request: Request, place: ThreadAddress, *, of_thread: bool = False) -> Response:
+async def _log_page(request: Request, place: ThreadAddress, *, of_thread: bool = False) -> Response:
     """Show a conversation by its log.
 
     Raises:
         HTTPException: The conversation does not exist.
     """
-    shown = await _panel(request, place, OF_LOGS)
-    if not shown["messages"]:
+    panel = await _load_panel(request, place, LOG_PANELS)
+    if not panel["messages"]:
         found = await place.memory.admin.athreads(place.namespace, thread_id=place.name)
         if place.namespace not in {each.namespace for each in found.threads}:
-            raise web.missing(f"There is no thread and no conversation {safe_repr(place.name)} in this namespace.")
-    return web.page(request, "thread.html", **shown, place=place, title=place.name, of_thread=of_thread)
+            raise web.not_found(f"There is no thread and no conversation {safe_repr(place.name)} in this namespace.")
+    return web.render_page(request, "thread.html", **panel, place=place, title=place.name, of_thread=of_thread)
 
 
 # -- messages -----------------------------------------------------------------------------------------------------
 
 
-async def _messages(request: Request, place: ThreadAddress) -> Shown:
+async def _messages_panel(request: Request, place: ThreadAddress) -> TemplateValues:
     """Return a page of messages; for a checkpoint also the rest of its state.
 
     The values on which the checkpoint waits are included.
     """
     marked = request.query_params.get("message")
     if place.config is None:
-        return {"marked": marked, **await _of_log(request, place)}
+        return {"marked": marked, **await _load_log(request, place)}
     found = place.state
     if found is None:
-        raise web.missing("This checkpoint was removed just now.")
+        raise web.not_found("This checkpoint was removed just now.")
     channels = _message_channels(found)
     channel = channel_of(found, request.query_params.get("channel"))
     messages = found.checkpoint["channel_values"][channel] if channel else []
     ids = [each.id for each in messages]
-    end = web.number_asked(request, "before") or len(messages)
+    end = web.number_param(request, "before") or len(messages)
     if marked and marked in ids:
         end = max(web.PAGE, ids.index(marked) + 1 + web.PAGE // 2)
     end = min(end, len(messages))
     first = max(0, end - web.PAGE)
     return {
-        "messages": list(map(views.message_shown, messages[first:end])),
+        "messages": list(map(views.display_message, messages[first:end])),
         "marked": marked,
         "channel": channel,
         "channels": channels,
         "excerpt": {"first": first, "total": len(messages)} if channel else None,
         "state": {name: views.as_text(value) for name, value in views.state_of(found).items()},
-        "waits": list(map(views.as_text, views.waits_of(found))),
+        "waits": list(map(views.as_text, views.interrupts_of(found))),
     }
 
 
-async def _of_log(request: Request, place: ThreadAddress) -> Shown:
+async def _load_log(request: Request, place: ThreadAddress) -> TemplateValues:
     """Return a page of the log: around a message, the last ones, or those before one."""
     around, until = request.query_params.get("message"), request.query_params.get("until")
     before, after = (web.PAGE // 2, web.PAGE // 2 - 1) if around else (web.PAGE, 0)
     try:
-        said = await place.chat.aaround(around or until or None, before=before, after=after)
+        messages = await place.chat.aaround(around or until or None, before=before, after=after)
     except MessageError as error:
-        raise web.missing(str(error)) from error
-    said = said[:-1] if until and not around else said
-    nothing: Shown = {"channel": None, "channels": (), "excerpt": None, "state": {}, "waits": ()}
-    return {**nothing, "messages": list(map(views.message_shown, said)), "until": until, "around": around}
+        raise web.not_found(str(error)) from error
+    messages = messages[:-1] if until and not around else messages
+    empty: TemplateValues = {"channel": None, "channels": (), "excerpt": None, "state": {}, "waits": ()}
+    return {**empty, "messages": list(map(views.display_message, messages)), "until": until, "around": around}
 
 
 def _message_channels(found: CheckpointTuple) -> list[str]:
     return [name for name, value in found.checkpoint["channel_values"].items() if views.is_messages(value)]
 
 
-def channel_of(found: CheckpointTuple, asked: str | None) -> str | None:
+def channel_of(found: CheckpointTuple, requested: str | None) -> str | None:
     """Return the channel of messages to show: the requested one, "messages", or the first."""
     channels = _message_channels(found)
-    return next((each for each in (asked, "messages", *channels) if each in channels), None)
+    return next((each for each in (requested, "messages", *channels) if each in channels), None)
 
 
-def question(found: CheckpointTuple | None) -> str | None:
+def thread_title(found: CheckpointTuple | None) -> str | None:
     """Return the title of a thread: its first user message; None if there is none."""
     channel = None if found is None else channel_of(found, None)
     if found is None or channel is None:
         return None
-    messages = map(views.message_shown, found.checkpoint["channel_values"][channel][:FIRST])
-    asked = (" ".join(each.message.text.split()) for each in messages if each.message.role == "user" and not each.mark)
-    return next(filter(None, asked), None)
+    messages = map(views.display_message, found.checkpoint["channel_values"][channel][:TITLE_MESSAGES])
+    questions = (
+        " ".join(each.message.text.split()) for each in messages if each.message.role == "user" and not each.mark
+    )
+    return next(filter(None, questions), None)
 
 
 # -- memory ------------------------------------------------------------------------------------------------------
 
 
-async def _memory(request: Request, place: ThreadAddress) -> Shown:
+async def _memory_panel(request: Request, place: ThreadAddress) -> TemplateValues:
     """Show the memory of a thread at a checkpoint; at the newest one, as the next run sees it."""
     memory, config, checkpoint, history = place.memory, place.config, place.checkpoint, place.history
     if config and history and not history.newer and checkpoint == history.checkpoints[0]:
         newest = {name: value for name, value in config["configurable"].items() if name != "checkpoint_id"}
         config, checkpoint = {"configurable": newest}, None
-    start = web.number_asked(request, "items")
-    held, items = await asyncio.gather(
-        _held(request, memory.layers(config), memory.facts(config), checkpoint),
+    start = web.number_param(request, "items")
+    values, items = await asyncio.gather(
+        _load_layers(request, memory.layers(config), memory.facts(config), checkpoint),
         memory.thread_store.at(config or {}).asearch((), limit=web.PAGE + 1, offset=start),
     )
-    shown = [(named(each.namespace, each.key), views.as_text(each.value)) for each in items]
-    return {**held, "items": _part(shown, start)}
+    item_texts = [(format_namespace(each.namespace, each.key), views.as_text(each.value)) for each in items]
+    return {**values, "items": _make_page(item_texts, start)}
 
 
-async def _held(
+async def _load_layers(
     request: Request, layers: LayeredMemory, facts: KGMemory, checkpoint: CheckpointSummary | None = None
-) -> Shown:
+) -> TemplateValues:
     """Return core memory, and a page each of records, events and facts, the newest first."""
-    starts = {name: web.number_asked(request, name) for name in ("records", "events", "facts")}
-    core, records, events, held = await asyncio.gather(
+    starts = {name: web.number_param(request, name) for name in ("records", "events", "facts")}
+    core, records, events, latest_facts = await asyncio.gather(
         layers.core.aentries(),
         layers.archival.aall(limit=starts["records"] + web.PAGE + 1),
         layers.recall.arecent(starts["events"] + web.PAGE + 1),
         facts.alatest(starts["facts"] + web.PAGE + 1, valid=checkpoint.created_at if checkpoint else facts.now),
     )
-    found = {"records": records[::-1], "events": events[::-1], "facts": held}
-    return {"core": core, **{name: _part(found[name][start:], start) for name, start in starts.items()}}
+    found = {"records": records[::-1], "events": events[::-1], "facts": latest_facts}
+    return {"core": core, **{name: _make_page(found[name][start:], start) for name, start in starts.items()}}
 
 
-def _part(found: Sequence[Any], start: int) -> Shown:
+def _make_page(found: Sequence[Any], start: int) -> TemplateValues:
     """Return a page of objects, and whether there are more: one more was requested."""
     return {"here": found[: web.PAGE], "start": start, "more": len(found) > web.PAGE}
 
 
-async def _step(request: Request, place: ThreadAddress) -> Shown:
+async def _step_panel(request: Request, place: ThreadAddress) -> TemplateValues:
     """Return the values that a step added, changed and removed."""
     del request
     memory, config = place.memory, place.config
     found = None if config is None else await memory.checkpointer.achanges(config)
     if found is None:
-        raise web.missing("This checkpoint was removed just now.")
-    changes = await in_worker(lambda: [*views.changes_between(memory, found, MOST_ITEMS)])
+        raise web.not_found("This checkpoint was removed just now.")
+    changes = await run_in_worker(lambda: [*views.changes_between(memory, found, MAX_ITEMS)])
     layers: dict[str, list[views.ShownChange]] = {}
     for each in changes:
         layers.setdefault(each.layer, []).append(each)
@@ -349,29 +355,34 @@ async def _step(request: Request, place: ThreadAddress) -> Shown:
 # -- prompts ------------------------------------------------------------------------------------------------------
 
 
-async def _compactions(request: Request, place: ThreadAddress) -> Shown:
+async def _compactions_panel(request: Request, place: ThreadAddress) -> TemplateValues:
     """Return the summaries, and the original messages behind the chosen one."""
     records = await place.chat.acompactions(web.PAGE)
     summaries: dict[str, BaseMessage] = {}
     if place.config is not None and place.checkpoint is not None:
         summaries = {} if place.state is None else _summaries(views.messages_in(place.state).values())
         records = [each for each in records if each.created_at <= place.checkpoint.created_at]
-    held = set(summaries)
-    summaries |= {key: each for record in records for key, each in _summaries(record.made).items() if key not in held}
-    asked, start = request.query_params.get("summary"), web.number_asked(request, "behind")
-    chosen = asked if asked in summaries else next(iter(summaries), None)
-    behind: Sequence[Any] = ()
+    in_state = set(summaries)
+    summaries |= {
+        key: each
+        for record in records
+        for key, each in _summaries(record.generated_messages).items()
+        if key not in in_state
+    }
+    requested, start = request.query_params.get("summary"), web.number_param(request, "behind")
+    chosen = requested if requested in summaries else next(iter(summaries), None)
+    originals: Sequence[Any] = ()
     if chosen:
-        at: dict[str, Any] = {"conversation_id": place.name, "namespace": place.namespace}
-        behind = await amessages_behind(place.memory, chosen, **at, offset=start, limit=web.PAGE + 1)
-    made_by = {key: record for record in reversed(records) for key in _summaries(record.made)}
+        location: dict[str, Any] = {"conversation_id": place.name, "namespace": place.namespace}
+        originals = await areplaced_messages(place.memory, chosen, **location, offset=start, limit=web.PAGE + 1)
+    made_by = {key: record for record in reversed(records) for key in _summaries(record.generated_messages)}
     return {
         "messages": [],
-        "summaries": {key: views.message_shown(each) for key, each in summaries.items()},
-        "in_state": held,
+        "summaries": {key: views.display_message(each) for key, each in summaries.items()},
+        "in_state": in_state,
         "made_by": made_by,
         "chosen": chosen,
-        "behind": _part(list(map(views.message_shown, behind)), start),
+        "behind": _make_page(list(map(views.display_message, originals)), start),
     }
 
 
@@ -379,30 +390,30 @@ def _summaries(messages: Iterable[BaseMessage]) -> dict[str, BaseMessage]:
     return {each.id: each for each in messages if each.id and summary_in(each) is not None}
 
 
-async def _prompts(request: Request, place: ThreadAddress) -> Shown:
+async def _prompts_panel(request: Request, place: ThreadAddress) -> TemplateValues:
     """Return the memory in the prompts of a page of messages, with the reasons for one."""
-    shown = await _messages(request, place)
-    messages: Sequence[views.ShownMessage] = shown["messages"]
-    notes = await place.chat.ashown([each.key for each in messages if each.key])
+    values = await _messages_panel(request, place)
+    messages: Sequence[views.ShownMessage] = values["messages"]
+    notes = await place.chat.aprompt_notes([each.key for each in messages if each.key])
     by_message: dict[str, list[PromptNote]] = {}
     for each in notes:
         by_message.setdefault(each.message_id, []).append(each)
     questions = [each for each in messages if each.key in by_message]
-    asked = request.query_params.get("message")
-    chosen = asked if asked in by_message else (questions[-1].key if questions else None)
-    told = by_message.get(chosen or "", [])
-    texts = await _texts(place, told)
+    requested = request.query_params.get("message")
+    chosen = requested if requested in by_message else (questions[-1].key if questions else None)
+    chosen_notes = by_message.get(chosen or "", [])
+    texts = await _item_texts(place, chosen_notes)
     return {
-        **shown,
+        **values,
         "questions": questions,
         "chosen": chosen,
-        "counts": {key: sum(len(note.items) for note in some) for key, some in by_message.items()},
-        "notes": [(note, [(item, texts.get((item.kind, item.id))) for item in note.items]) for note in told],
-        "most": max((abs(item.score) for note in told for item in note.items if item.score), default=1.0),
+        "counts": {key: sum(len(note.items) for note in group) for key, group in by_message.items()},
+        "notes": [(note, [(item, texts.get((item.kind, item.id))) for item in note.items]) for note in chosen_notes],
+        "most": max((abs(item.score) for note in chosen_notes for item in note.items if item.score), default=1.0),
     }
 
 
-async def _said(place: ThreadAddress, key: str) -> str | None:
+async def _message_text(place: ThreadAddress, key: str) -> str | None:
     """Return the text of a message of the thread; None if it is not there or was deleted."""
     try:
         [found] = await place.chat.aaround(key, before=0, after=0)
@@ -411,32 +422,32 @@ async def _said(place: ThreadAddress, key: str) -> str | None:
     return found.text
 
 
-async def _texts(place: ThreadAddress, notes: Sequence[PromptNote]) -> dict[tuple[str, str], str]:
+async def _item_texts(place: ThreadAddress, notes: Sequence[PromptNote]) -> dict[tuple[str, str], str]:
     """Return the texts of the items that a prompt showed, if they still exist."""
     texts = {("core", key): value for note in notes for key, value in note.values.items()}
-    readers: dict[str, Callable[[str], Awaitable[Any]]] = {"message": partial(_said, place)}
+    readers: dict[str, Callable[[str], Awaitable[Any]]] = {"message": partial(_message_text, place)}
     if place.config is not None:
         layers, facts = place.memory.layers(place.config), place.memory.facts(place.config)
         readers |= {"record": layers.archival.aget, "event": layers.recall.aget, "fact": facts.aget}
-    wanted = [
+    missing = [
         (item.kind, item.id)
         for note in notes
         if not note.reader
         for item in note.items
         if item.kind in readers and (item.kind, item.id) not in texts
     ][: web.PAGE]
-    found = await asyncio.gather(*(readers[kind](key) for kind, key in wanted))
+    found = await asyncio.gather(*(readers[kind](key) for kind, key in missing))
     return texts | {
-        each: str(getattr(value, "content", value)) for each, value in zip(wanted, found, strict=True) if value
+        each: str(getattr(value, "content", value)) for each, value in zip(missing, found, strict=True) if value
     }
 
 
-_PANELS: Mapping[str, tuple[str, Callable[[Request, ThreadAddress], Awaitable[Shown]]]] = {
-    "messages": ("Messages", _messages),
-    "memory": ("Memory", _memory),
-    "diff": ("This step", _step),
-    "compaction": ("Compactions", _compactions),
-    "prompts": ("Prompts", _prompts),
+_PANELS: Mapping[str, tuple[str, Callable[[Request, ThreadAddress], Awaitable[TemplateValues]]]] = {
+    "messages": ("Messages", _messages_panel),
+    "memory": ("Memory", _memory_panel),
+    "diff": ("This step", _step_panel),
+    "compaction": ("Compactions", _compactions_panel),
+    "prompts": ("Prompts", _prompts_panel),
 }
 """The panels of a checkpoint, by their names in addresses."""
 
@@ -460,7 +471,7 @@ class DrawnRow(NamedTuple):
     line: str
 
 
-def drawn(found: Sequence[CheckpointSummary]) -> list[DrawnRow]:
+def draw_tree(found: Sequence[CheckpointSummary]) -> list[DrawnRow]:
     """Draw checkpoints, a row each, the newest above.
 
     The line from a checkpoint down to its parent has its own lane, and crosses no dot between.
@@ -468,24 +479,24 @@ def drawn(found: Sequence[CheckpointSummary]) -> list[DrawnRow]:
     Args:
         found: The checkpoints, the newest first.
     """
-    rows = {each.checkpoint_id: ROW * index + ROW // 2 for index, each in enumerate(found)}
+    y_by_id = {each.checkpoint_id: ROW_HEIGHT * index + ROW_HEIGHT // 2 for index, each in enumerate(found)}
     lanes: list[str | None] = []
-    columns: dict[str, int] = {}
+    x_by_id: dict[str, int] = {}
     for each in found:
-        leading = [lane for lane, wanted in enumerate(lanes) if wanted == each.checkpoint_id]
-        for lane in leading:
+        own_lanes = [lane for lane, expected_id in enumerate(lanes) if expected_id == each.checkpoint_id]
+        for lane in own_lanes:
             lanes[lane] = None
-        free = [lane for lane, wanted in enumerate(lanes) if wanted is None]
-        lane = (leading or free or [len(lanes)])[0]
+        free_lanes = [lane for lane, expected_id in enumerate(lanes) if expected_id is None]
+        lane = (own_lanes or free_lanes or [len(lanes)])[0]
         lanes[lane : lane + 1] = [each.parent_id]
-        columns[each.checkpoint_id] = LANE * min(lane, MOST_LANES) + LANE // 2
+        x_by_id[each.checkpoint_id] = LANE_WIDTH * min(lane, MAX_LANES) + LANE_WIDTH // 2
     drawing = []
     for each in found:
-        x, y, line = columns[each.checkpoint_id], rows[each.checkpoint_id], ""
-        if each.parent_id in rows:
-            below = rows[each.parent_id]
-            line = f"{x},{y} {x},{below - ROW // 2} {columns[each.parent_id]},{below}"
+        x, y, line = x_by_id[each.checkpoint_id], y_by_id[each.checkpoint_id], ""
+        if each.parent_id in y_by_id:
+            parent_y = y_by_id[each.parent_id]
+            line = f"{x},{y} {x},{parent_y - ROW_HEIGHT // 2} {x_by_id[each.parent_id]},{parent_y}"
         elif each.parent_id is not None:
-            line = f"{x},{y} {x},{ROW * len(found)}"
+            line = f"{x},{y} {x},{ROW_HEIGHT * len(found)}"
         drawing.append(DrawnRow(each, x, y, line))
     return drawing

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_agentmem.base.namespaces import named
-from langchain_agentmem.base.safe_repr import counted
+from langchain_agentmem.base.namespaces import format_namespace
+from langchain_agentmem.base.safe_repr import format_count
 from langchain_agentmem.messages.langchain_messages import from_langchain, to_langchain
 from langchain_agentmem.messages.message import Message, ToolCallMsg
-from langchain_agentmem.messages.message_marks import is_injected, is_made, summary_in
+from langchain_agentmem.messages.message_marks import is_from_compaction, is_injected, summary_in
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from langchain_agentmem.checkpoints.checkpoint_listing import CheckpointChanges
     from langchain_agentmem.rewinding.branches import BranchDiff
 
-_OWN = ("__", "branch:")
+_INTERNAL_PREFIXES = ("__", "branch:")
 """The prefixes of the names of LangGraph's own channels."""
-_REASONING = {"reasoning": "reasoning", "thinking": "thinking", "redacted_thinking": "data"}
+_REASONING_KEYS = {"reasoning": "reasoning", "thinking": "thinking", "redacted_thinking": "data"}
 """Blocks of content that are a model's reasoning, and where they have it."""
-_SEEN = ("text", "tool_use", "tool_call", "function_call", "input_text", "output_text", "refusal")
+_KNOWN_BLOCKS = ("text", "tool_use", "tool_call", "function_call", "input_text", "output_text", "refusal")
 """Blocks that are shown as text or as calls."""
 
 
@@ -45,7 +45,7 @@ class ShownChange(NamedTuple):
     after: str | None
 
     @property
-    def what(self) -> str:
+    def kind(self) -> str:
         """The kind of the change: "added", "removed" or "changed"."""
         return "added" if self.before is None else "removed" if self.after is None else "changed"
 
@@ -58,14 +58,14 @@ class ShownMessage(NamedTuple):
         key: Its id; None if it has none.
         mark: The kind of a generated message: "summary", "memory" or "shortened"; else None.
         reasoning: A model's reasoning, if it is available as text.
-        beside: Descriptions of its other content, such as images.
+        other_content: Descriptions of its other content, such as images.
     """
 
     message: Message
     key: str | None
     mark: str | None = None
     reasoning: tuple[str, ...] = ()
-    beside: tuple[str, ...] = ()
+    other_content: tuple[str, ...] = ()
 
     @property
     def calls(self) -> Sequence[ToolCallMsg]:
@@ -99,11 +99,11 @@ def state_of(found: CheckpointTuple) -> dict[str, Any]:
     return {
         name: json.loads(json.dumps(value, default=str, skipkeys=True))
         for name, value in values
-        if not name.startswith(_OWN) and not is_messages(value)
+        if not name.startswith(_INTERNAL_PREFIXES) and not is_messages(value)
     }
 
 
-def waits_of(found: CheckpointTuple) -> Iterator[Any]:
+def interrupts_of(found: CheckpointTuple) -> Iterator[Any]:
     """Yield the values of interrupts and the errors of failed tasks of a checkpoint."""
     for _, channel, value in found.pending_writes or ():
         if channel == "__interrupt__":
@@ -113,22 +113,24 @@ def waits_of(found: CheckpointTuple) -> Iterator[Any]:
             yield f"a task failed: {value}"
 
 
-def message_shown(given: BaseMessage | Message) -> ShownMessage:
+def display_message(given: BaseMessage | Message) -> ShownMessage:
     """Return a message of a state or of a log, prepared to be shown."""
     message = given if isinstance(given, Message) else from_langchain(given)
-    told = to_langchain(given) if isinstance(given, Message) else given
-    blocks = [each for each in (told.content if isinstance(told.content, list) else ()) if isinstance(each, dict)]
-    reasoning = [block.get(_REASONING[block["type"]]) for block in blocks if block.get("type") in _REASONING]
-    known = {*_SEEN, *_REASONING}
-    beside = [str(block.get("type") or "a block") for block in blocks if block.get("type") not in known]
+    lc_message = to_langchain(given) if isinstance(given, Message) else given
+    blocks = [
+        each for each in (lc_message.content if isinstance(lc_message.content, list) else ()) if isinstance(each, dict)
+    ]
+    reasoning = [block.get(_REASONING_KEYS[block["type"]]) for block in blocks if block.get("type") in _REASONING_KEYS]
+    known = {*_KNOWN_BLOCKS, *_REASONING_KEYS}
+    other_content = [str(block.get("type") or "a block") for block in blocks if block.get("type") not in known]
     if message.images:
-        beside.append(counted(len(message.images), "images"))
-    mark = None if not is_made(told) else "shortened"
-    if summary_in(told) is not None or is_injected(told):
-        mark = "memory" if is_injected(told) else "summary"
+        other_content.append(format_count(len(message.images), "images"))
+    mark = None if not is_from_compaction(lc_message) else "shortened"
+    if summary_in(lc_message) is not None or is_injected(lc_message):
+        mark = "memory" if is_injected(lc_message) else "summary"
     return ShownMessage(
         message, given.message_id if isinstance(given, Message) else given.id, mark,
-        tuple(each for each in reasoning if isinstance(each, str) and each), tuple(beside),
+        tuple(each for each in reasoning if isinstance(each, str) and each), tuple(other_content),
     )  # fmt: skip
 
 
@@ -146,9 +148,11 @@ def changes_of_state(changes: CheckpointChanges) -> Iterator[ShownChange]:
     """Yield the differences in messages and state between two checkpoints."""
     pair = (changes.before, changes.after)
     messages = [{} if each is None else messages_in(each) for each in pair]
-    yield from changes_in("messages", *({key: _line(each) for key, each in some.items()} for some in messages))
-    held = [{} if each is None else each.checkpoint["channel_values"] for each in pair]
-    lists = {name for values in held for name, value in values.items() if is_messages(value)}
+    yield from changes_in(
+        "messages", *({key: _message_line(each) for key, each in group.items()} for group in messages)
+    )
+    channel_values = [{} if each is None else each.checkpoint["channel_values"] for each in pair]
+    lists = {name for values in channel_values for name, value in values.items() if is_messages(value)}
     states = [{} if each is None else state_of(each) for each in pair]
     texts = [{name: as_text(value) for name, value in state.items() if name not in lists} for state in states]
     yield from changes_in("state", *texts)
@@ -180,7 +184,7 @@ def _posts(memory: AgentMemory, config: RunnableConfig) -> dict[str, str]:
 
 def _items(memory: AgentMemory, config: RunnableConfig, most: int) -> dict[str, str]:
     found = memory.thread_store.at(config).search((), limit=most)
-    return {named(each.namespace, each.key): as_text(each.value) for each in found}
+    return {format_namespace(each.namespace, each.key): as_text(each.value) for each in found}
 
 
 def changes_of_layers(found: BranchDiff) -> Iterator[ShownChange]:
@@ -200,7 +204,7 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _line(given: BaseMessage) -> str:
+def _message_line(given: BaseMessage) -> str:
     message = from_langchain(given)
     calls = "".join(f" [calls {call.name} {call.arguments}]" for call in message.tool_calls or ())
     return f"{message.role}: {message.text}{calls}"

@@ -71,7 +71,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, ToolMes
 
 from langchain_agentmem.base.encoding import replace_surrogates
 from langchain_agentmem.errors import safe_repr
-from langchain_agentmem.messages.history_repair import encodable
+from langchain_agentmem.messages.history_repair import make_encodable
 
 _Problem: TypeAlias = tuple[int, str]
 """The place of a message, from 0, and a sentence about it."""
@@ -79,13 +79,13 @@ _Problem: TypeAlias = tuple[int, str]
 _ROLES = ("system", "user", "assistant", "tool")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
-_NOT_AFTER = {("assistant", "assistant"), ("tool", "user")}
-_TEXTS = frozenset({"text", "input_text", "output_text"})
-_IMAGES = frozenset({"image", "image_url", "input_image"})
-_CALLS = frozenset({"tool_use", "tool_call", "function_call", "invalid_tool_call"})
-_REASONING = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content"})
-_SEALS = {"thinking": "signature", "redacted_thinking": "data"}
-_OF_NAMES = "at most 64 letters, digits, '_' and '-' are a name"
+_FORBIDDEN_PAIRS = {("assistant", "assistant"), ("tool", "user")}
+_TEXT_TYPES = frozenset({"text", "input_text", "output_text"})
+_IMAGE_TYPES = frozenset({"image", "image_url", "input_image"})
+_CALL_TYPES = frozenset({"tool_use", "tool_call", "function_call", "invalid_tool_call"})
+_REASONING_TYPES = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content"})
+_SIGNATURE_KEYS = {"thinking": "signature", "redacted_thinking": "data"}
+_NAME_RULE = "at most 64 letters, digits, '_' and '-' are a name"
 
 
 class _Call(NamedTuple):
@@ -100,7 +100,7 @@ class _AnyMessage(NamedTuple):
     role: str
     content: list[Mapping[str, Any]]
     calls: Sequence[_Call] = ()
-    answers: Any = None
+    call_id: Any = None
     name: Any = None
 
 
@@ -115,13 +115,14 @@ def provider_problems(messages: Iterable[BaseMessage | Mapping[str, Any]]) -> li
         them.
     """
     messages = list(messages)
-    said = [_read(message) for message in messages]
-    if not said:
+    parsed = [_parse_message(message) for message in messages]
+    if not parsed:
         return ["There is no message."]
-    found = sorted(
-        [*_of_texts(messages), *_of_roles(said), *_of_calls(said), *_of_contents(said)], key=lambda problem: problem[0]
+    problems = sorted(
+        [*_text_problems(messages), *_role_problems(parsed), *_call_problems(parsed), *_content_problems(parsed)],
+        key=lambda problem: problem[0],
     )
-    return [f"Message {place} ({said[place].role}) {sentence}." for place, sentence in found]
+    return [f"Message {place} ({parsed[place].role}) {sentence}." for place, sentence in problems]
 
 
 def assert_valid_for_providers(messages: Iterable[BaseMessage | Mapping[str, Any]]) -> None:
@@ -138,43 +139,43 @@ def assert_valid_for_providers(messages: Iterable[BaseMessage | Mapping[str, Any
         raise AssertionError("A provider would refuse these messages:\n" + "\n".join(problems))
 
 
-def _of_texts(messages: Sequence[BaseMessage | Mapping[str, Any]]) -> Iterator[_Problem]:
+def _text_problems(messages: Sequence[BaseMessage | Mapping[str, Any]]) -> Iterator[_Problem]:
     for place, message in enumerate(messages):
-        clean = encodable(message) if isinstance(message, BaseMessage) else replace_surrogates(message)
+        clean = make_encodable(message) if isinstance(message, BaseMessage) else replace_surrogates(message)
         if clean is not message:
             yield place, "has half of a surrogate pair, which cannot be sent"
 
 
-def _of_roles(said: Sequence[_AnyMessage]) -> Iterator[_Problem]:
-    speakers = [message.role for message in said]
-    for place, role in enumerate(speakers):
+def _role_problems(parsed: Sequence[_AnyMessage]) -> Iterator[_Problem]:
+    roles = [message.role for message in parsed]
+    for place, role in enumerate(roles):
         if role not in _ROLES:
             yield place, f"is none of {', '.join(_ROLES)}"
-        elif role == "system" and any(other != "system" for other in speakers[:place]):
+        elif role == "system" and any(other != "system" for other in roles[:place]):
             yield place, "is a system message after others"
-        elif place and (speakers[place - 1], role) in _NOT_AFTER:
-            yield place, f"comes right after a message of the {speakers[place - 1]}"
-    first = next((place for place, role in enumerate(speakers) if role != "system"), None)
-    if first is not None and speakers[first] != "user":
+        elif place and (roles[place - 1], role) in _FORBIDDEN_PAIRS:
+            yield place, f"comes right after a message of the {roles[place - 1]}"
+    first = next((place for place, role in enumerate(roles) if role != "system"), None)
+    if first is not None and roles[first] != "user":
         yield first, "comes before any user message"
-    if "user" not in speakers:
-        yield len(said) - 1, "is the last, and none is the user's"
+    if "user" not in roles:
+        yield len(parsed) - 1, "is the last, and none is the user's"
 
 
-def _of_calls(said: Sequence[_AnyMessage]) -> Iterator[_Problem]:
+def _call_problems(parsed: Sequence[_AnyMessage]) -> Iterator[_Problem]:
     calls: dict[Any, bool] = {}  # of the last message that is not a tool's, and whether each was answered
-    made: set[str] = set()
+    earlier_ids: set[str] = set()
     caller = 0
-    for place, message in enumerate([*said, _AnyMessage("end", [])]):
+    for place, message in enumerate([*parsed, _AnyMessage("end", [])]):
         if message.role == "tool":
-            answered = calls.get(message.answers)
+            answered = calls.get(message.call_id)
             if answered:
-                yield place, f"answers call {safe_repr(message.answers)} a second time"
+                yield place, f"answers call {safe_repr(message.call_id)} a second time"
             elif answered is None:
-                answer = safe_repr(message.answers)
+                answer = safe_repr(message.call_id)
                 yield place, f"answers {answer}, and the assistant message before it makes no such call"
             else:
-                calls[message.answers] = True
+                calls[message.call_id] = True
             continue
         for call, answered in calls.items():
             if not answered:
@@ -183,14 +184,14 @@ def _of_calls(said: Sequence[_AnyMessage]) -> Iterator[_Problem]:
         for call, times in Counter(ids).items():
             if times > 1:
                 yield place, f"makes {times} calls of the id {safe_repr(call)}"
-            if call in made:
+            if call in earlier_ids:
                 yield place, f"makes call {safe_repr(call)}, whose id an earlier call has"
-        made.update(ids)
+        earlier_ids.update(ids)
         caller, calls = place, dict.fromkeys(ids, False)
-        yield from ((place, problem) for problem in _of_words(message))
+        yield from ((place, problem) for problem in _call_form_problems(message))
 
 
-def _of_words(message: _AnyMessage) -> Iterator[str]:
+def _call_form_problems(message: _AnyMessage) -> Iterator[str]:
     """What is wrong with the words of the calls of a message."""
     for call in message.calls:
         if not isinstance(call.id, str) or not call.id:
@@ -198,48 +199,52 @@ def _of_words(message: _AnyMessage) -> Iterator[str]:
         elif not _CALL_ID.fullmatch(call.id):
             yield f"makes call {safe_repr(call.id)}: at most 40 letters, digits, '_' and '-' are an id"
         if not _is_name(call.name):
-            yield f"makes a call of a tool named {safe_repr(call.name)}: {_OF_NAMES}"
+            yield f"makes a call of a tool named {safe_repr(call.name)}: {_NAME_RULE}"
         if not call.parsed:
             yield f"makes call {safe_repr(call.id)}, which could not be parsed, so that not every client sends it"
 
 
-def _of_contents(said: Sequence[_AnyMessage]) -> Iterator[_Problem]:
-    thoughts: set[Any] = set()
-    for place, message in enumerate(said):
+def _content_problems(parsed: Sequence[_AnyMessage]) -> Iterator[_Problem]:
+    reasoning_ids: set[Any] = set()
+    for place, message in enumerate(parsed):
         kinds = [block.get("type") for block in message.content]
         if message.role not in _ROLES:
             continue
         if message.role != "tool" and not kinds and not message.calls:
             yield place, "is empty"
-        texts = [block.get("text") for block in message.content if block.get("type") in _TEXTS]
+        texts = [block.get("text") for block in message.content if block.get("type") in _TEXT_TYPES]
         if not all(str(text or "").strip() for text in texts):
             yield place, "has an empty text block"
-        if message.role in {"system", "assistant"} and not _IMAGES.isdisjoint(kinds):
+        if message.role in {"system", "assistant"} and not _IMAGE_TYPES.isdisjoint(kinds):
             yield place, "shows an image, which only users and tools may"
         if message.role != "tool" and message.name is not None and not _is_name(message.name):
-            yield place, f"is named {safe_repr(message.name)}: {_OF_NAMES}"
-        if not _REASONING.isdisjoint(kinds):
-            yield from ((place, problem) for problem in _of_reasoning(message, kinds))
+            yield place, f"is named {safe_repr(message.name)}: {_NAME_RULE}"
+        if not _REASONING_TYPES.isdisjoint(kinds):
+            yield from ((place, problem) for problem in _reasoning_problems(message, kinds))
             own = {block.get("id") for block in message.content if block.get("type") == "reasoning"} - {None, ""}
-            yield from ((place, f"reasons as an earlier message does: {safe_repr(each)}") for each in own & thoughts)
-            thoughts |= own
+            yield from (
+                (place, f"reasons as an earlier message does: {safe_repr(each)}") for each in own & reasoning_ids
+            )
+            reasoning_ids |= own
 
 
-def _of_reasoning(message: _AnyMessage, kinds: Sequence[Any]) -> Iterator[str]:
+def _reasoning_problems(message: _AnyMessage, kinds: Sequence[Any]) -> Iterator[str]:
     if message.role != "assistant":
         yield "reasons, which only an assistant may"
         return
-    if _REASONING.issuperset(kinds) and not message.calls:
+    if _REASONING_TYPES.issuperset(kinds) and not message.calls:
         yield "reasons, and says nothing"
-    begun = False
+    has_answered = False
     for kind in kinds:
-        if kind in _REASONING and begun:
+        if kind in _REASONING_TYPES and has_answered:
             yield "reasons after it has begun to answer"
             break
-        begun = not str(kind).endswith("tool_result") and (begun or kind in _TEXTS or kind in _CALLS)
+        has_answered = not str(kind).endswith("tool_result") and (
+            has_answered or kind in _TEXT_TYPES or kind in _CALL_TYPES
+        )
     for kind, block in zip(kinds, message.content, strict=True):
-        if kind in _SEALS and not block.get(_SEALS[kind]):
-            yield f"has a {kind} block without its {_SEALS[kind]}"
+        if kind in _SIGNATURE_KEYS and not block.get(_SIGNATURE_KEYS[kind]):
+            yield f"has a {kind} block without its {_SIGNATURE_KEYS[kind]}"
 
 
 def _is_name(name: Any) -> bool:
@@ -249,15 +254,15 @@ def _is_name(name: Any) -> bool:
 # --- Reading -----------------------------------------------------------------------------------------------------
 
 
-def _read(message: Any) -> _AnyMessage:
+def _parse_message(message: Any) -> _AnyMessage:
     if isinstance(message, Mapping):
         role = message.get("role")
         content = _blocks(message.get("content"))
         return _AnyMessage(
             role="system" if role == "developer" else str(role),
             content=content,
-            calls=_calls([], message.get("tool_calls") or (), content),
-            answers=message.get("tool_call_id"),
+            calls=_collect_calls([], message.get("tool_calls") or (), content),
+            call_id=message.get("tool_call_id"),
             name=message.get("name"),
         )
     if not isinstance(message, BaseMessage):
@@ -268,11 +273,13 @@ def _read(message: Any) -> _AnyMessage:
         calls = [_Call(call["id"], call["name"]) for call in message.tool_calls]
         calls += [_Call(call["id"], call["name"], parsed=False) for call in message.invalid_tool_calls]
         sent_instead = message.additional_kwargs.get("tool_calls") or ()  # what langchain-openai sends without them
-        return _AnyMessage("assistant", content, _calls(calls, () if calls else sent_instead, content), name=name)
+        return _AnyMessage(
+            "assistant", content, _collect_calls(calls, () if calls else sent_instead, content), name=name
+        )
     kind = message.type.removesuffix("MessageChunk").lower()
     role = message.role if isinstance(message, ChatMessage) else kind.replace("human", "user")
-    answers = message.tool_call_id if isinstance(message, ToolMessage) else None
-    return _AnyMessage("system" if role == "developer" else role, content, answers=answers, name=name)
+    call_id = message.tool_call_id if isinstance(message, ToolMessage) else None
+    return _AnyMessage("system" if role == "developer" else role, content, call_id=call_id, name=name)
 
 
 def _blocks(content: Any) -> list[Mapping[str, Any]]:
@@ -281,17 +288,17 @@ def _blocks(content: Any) -> list[Mapping[str, Any]]:
     return [block if isinstance(block, Mapping) else {"type": "text", "text": block} for block in content or ()]
 
 
-def _calls(
-    calls: list[_Call], others: Iterable[Mapping[str, Any]], content: Iterable[Mapping[str, Any]]
+def _collect_calls(
+    calls: list[_Call], openai_calls: Iterable[Mapping[str, Any]], content: Iterable[Mapping[str, Any]]
 ) -> list[_Call]:
     """All calls of a message: its fields, calls in OpenAI's form, and blocks that say something new."""
-    calls = [*calls, *(_Call(call.get("id"), (call.get("function") or {}).get("name")) for call in others)]
-    told = Counter(call.id for call in calls)
+    calls = [*calls, *(_Call(call.get("id"), (call.get("function") or {}).get("name")) for call in openai_calls)]
+    unmatched = Counter(call.id for call in calls)
     for block in content:
-        if block.get("type") in _CALLS:
+        if block.get("type") in _CALL_TYPES:
             call = _Call(block.get("call_id") or block.get("id"), block.get("name"))
-            if told[call.id] > 0:
-                told[call.id] -= 1
+            if unmatched[call.id] > 0:
+                unmatched[call.id] -= 1
             else:
                 calls.append(call)
     return calls

@@ -24,20 +24,29 @@ from datetime import datetime
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
-from langchain_agentmem.base.clock import micros, moment
+from langchain_agentmem.base.clock import from_micros, to_micros
 from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.transaction import Row, Rows
-from langchain_agentmem.threads import value_store as shelves
-from langchain_agentmem.threads.thread_lines import OWN_LINE, Thread, find, make_line, make_thread, retain
-from langchain_agentmem.threads.value_store import Recall, ShelfWriter, StoredPart, StorePosition
+from langchain_agentmem.threads import value_store
+from langchain_agentmem.threads.thread_rows import ROOT_NS, Thread, find_thread, make_ns, make_thread, remove_expired
+from langchain_agentmem.threads.value_store import Recall, StoredPart, StorePosition, StoreWriter
 
-WIDTH = 32
+VERSION_WIDTH = 32
 SHORT_WIDTH = 6
-_KNOWN = ("v", "ts", "id", "channel_values", "channel_versions", "versions_seen", "updated_channels", "pending_sends")
+_KNOWN_KEYS = (
+    "v",
+    "ts",
+    "id",
+    "channel_values",
+    "channel_versions",
+    "versions_seen",
+    "updated_channels",
+    "pending_sends",
+)
 
 
 def next_version(current: str | float | None) -> str:
@@ -49,20 +58,21 @@ def next_version(current: str | float | None) -> str:
     Raises:
         InvalidInput: The version is neither text nor number, or no number with as many digits can follow it.
     """
-    distinct = secrets.token_urlsafe(6)
+    suffix = secrets.token_urlsafe(6)
     text = current if isinstance(current, str) else ""
-    if current is None or (isinstance(current, int | float) and abs(current) < 10**WIDTH):
-        text = f"{int(current or 0):0{WIDTH}}"
+    if current is None or (isinstance(current, int | float) and abs(current) < 10**VERSION_WIDTH):
+        text = f"{int(current or 0):0{VERSION_WIDTH}}"
     number = text.partition(".")[0]
-    following = f"{int(number) + 1:0{len(number)}}.{distinct}" if number.isdecimal() else ""
+    following = f"{int(number) + 1:0{len(number)}}.{suffix}" if number.isdecimal() else ""
     if following <= text:
         raise InvalidInput(
-            f"No version can follow {safe_repr(current)}: a version begins with its number, of up to {WIDTH} digits."
+            f"No version can follow {safe_repr(current)}: a version begins with its number, of up to {VERSION_WIDTH} "
+            "digits."
         )
     return following
 
 
-def with_texts(checkpoint: dict[str, Any], digest: Callable[[Any], str]) -> dict[str, Any]:
+def convert_versions(checkpoint: dict[str, Any], digest: Callable[[Any], str]) -> dict[str, Any]:
     """Convert the versions of another saver's checkpoint to texts, if they are numbers.
 
     Numbers stand for different values in the forks of a thread, and no text could follow them. So each becomes a text
@@ -80,7 +90,7 @@ def with_texts(checkpoint: dict[str, Any], digest: Callable[[Any], str]) -> dict
         if not isinstance(version, int | float):
             return version
         own = channel in values and version == versions.get(channel)
-        return f"{int(version):0{WIDTH}}.{version}.{digest(values[channel]) if own else ''}"
+        return f"{int(version):0{VERSION_WIDTH}}.{version}.{digest(values[channel]) if own else ''}"
 
     seen = {
         node: {channel: text(channel, version) for channel, version in channels.items()}
@@ -92,29 +102,29 @@ def with_texts(checkpoint: dict[str, Any], digest: Callable[[Any], str]) -> dict
     }
 
 
-def short(version: Any) -> str:
+def shorten_version(version: Any) -> str:
     """Return the stored form of a version."""
     if type(version) is str:
-        number, dot, distinct = version.partition(".")
-        if dot and number.isdecimal() and number.isascii() and len(number) == WIDTH:
-            return f"{int(number):0{SHORT_WIDTH}}.{distinct}"
+        number, dot, suffix = version.partition(".")
+        if dot and number.isdecimal() and number.isascii() and len(number) == VERSION_WIDTH:
+            return f"{int(number):0{SHORT_WIDTH}}.{suffix}"
     return "=" + json.dumps(version)
 
 
-def full(text: str) -> Any:
-    """Undo `short`."""
+def expand_version(text: str) -> Any:
+    """Undo `shorten_version`."""
     if text.startswith("="):
         return json.loads(text[1:])
-    number, _, distinct = text.partition(".")
-    return f"{int(number):0{WIDTH}}.{distinct}"
+    number, _, suffix = text.partition(".")
+    return f"{int(number):0{VERSION_WIDTH}}.{suffix}"
 
 
-def versions_of(checkpoint: dict[str, Any]) -> dict[str, str]:
+def short_versions(checkpoint: dict[str, Any]) -> dict[str, str]:
     """Return the channel versions of a checkpoint in their short form."""
-    return {channel: short(version) for channel, version in checkpoint["channel_versions"].items()}
+    return {channel: shorten_version(version) for channel, version in checkpoint["channel_versions"].items()}
 
 
-def read(text: str) -> dict[str, str]:
+def parse_versions(text: str) -> dict[str, str]:
     """Read the channel versions of a checkpoint, which the checksum of its head guards.
 
     Raises:
@@ -123,62 +133,66 @@ def read(text: str) -> dict[str, str]:
     try:
         versions = json.loads(text)
     except ValueError as error:
-        raise shelves.DamagedValue(f"its versions: {error}") from error
+        raise value_store.DamagedValue(f"its versions: {error}") from error
     if type(versions) is not dict or not all(type(version) is str for version in versions.values()):
-        raise shelves.DamagedValue("its versions are no versions")
+        raise value_store.DamagedValue("its versions are no versions")
     return versions
 
 
-def fold(checkpoint: dict[str, Any], versions: dict[str, str]) -> list[Any]:
+def pack_head(checkpoint: dict[str, Any], versions: dict[str, str]) -> list[Any]:
     """Write a checkpoint without values and channel versions.
 
     Args:
         checkpoint: The checkpoint.
-        versions: `versions_of` it.
+        versions: `short_versions` it.
 
     Returns:
-        The input of `unfold`: a list of plain values, and of any values of pending sends.
+        The input of `unpack_head`: a list of plain values, and of any values of pending sends.
     """
-    places = {version: place for place, version in enumerate(versions.values())}
-    channels = {channel: place for place, channel in enumerate(versions)}
+    version_index = {version: place for place, version in enumerate(versions.values())}
+    channel_index = {channel: place for place, channel in enumerate(versions)}
 
     def version_at(text: str) -> int | str:
-        return places.get(text, text)
+        return version_index.get(text, text)
 
     seen = {
-        node: [each for one, version in there.items() for each in (channels.get(one, one), version_at(short(version)))]
-        for node, there in checkpoint.get("versions_seen", {}).items()
+        node: [
+            each
+            for one, version in node_versions.items()
+            for each in (channel_index.get(one, one), version_at(shorten_version(version)))
+        ]
+        for node, node_versions in checkpoint.get("versions_seen", {}).items()
     }
     updated = checkpoint.get("updated_channels")
-    rest = {name: value for name, value in checkpoint.items() if name not in _KNOWN}
-    folded = [
+    rest = {name: value for name, value in checkpoint.items() if name not in _KNOWN_KEYS}
+    head = [
         checkpoint.get("v"),
-        _brief(checkpoint.get("ts")),
+        _compact_time(checkpoint.get("ts")),
         seen,
-        [channels.get(each, each) for each in updated] if type(updated) is list else updated,
+        [channel_index.get(each, each) for each in updated] if type(updated) is list else updated,
         checkpoint.get("pending_sends"),
         rest or None,
     ]
-    while folded[-1] is None:
-        folded.pop()
-    return folded
+    while head[-1] is None:
+        head.pop()
+    return head
 
 
-def unfold(folded: Any, versions: dict[str, str], checkpoint_id: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Undo `fold`.
+def unpack_head(head: Any, versions: dict[str, str], checkpoint_id: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Undo `pack_head`.
 
     Args:
-        folded: The result of `fold`.
+        head: The result of `pack_head`.
         versions: The channel versions in their short form.
         checkpoint_id: The checkpoint's id.
         values: The channels' values.
 
     Raises:
-        DamagedValue: The value is no result of `fold`.
+        DamagedValue: The value is no result of `pack_head`.
     """
-    if type(folded) is not list or len(folded) < 3 or type(folded[2]) is not dict:  # noqa: PLR2004 - v, ts and seen
-        raise shelves.DamagedValue("it is no checkpoint")
-    v, ts, seen, updated, sends, rest = folded + [None] * (6 - len(folded))
+    if type(head) is not list or len(head) < 3 or type(head[2]) is not dict:  # noqa: PLR2004 - v, ts and seen
+        raise value_store.DamagedValue("it is no checkpoint")
+    v, ts, seen, updated, sends, rest = head + [None] * (6 - len(head))
     names, texts = list(versions), list(versions.values())
 
     def name(each: Any) -> Any:
@@ -187,15 +201,15 @@ def unfold(folded: Any, versions: dict[str, str], checkpoint_id: str, values: di
     checkpoint = {
         "v": v,
         "id": checkpoint_id,
-        "ts": moment(*ts).isoformat() if type(ts) is list else ts,
+        "ts": from_micros(*ts).isoformat() if type(ts) is list else ts,
         "channel_values": values,
-        "channel_versions": {channel: full(text) for channel, text in versions.items()},
+        "channel_versions": {channel: expand_version(text) for channel, text in versions.items()},
         "versions_seen": {
             node: {
-                name(one): full(each if type(each) is str else texts[each])
-                for one, each in zip(there[::2], there[1::2], strict=True)
+                name(one): expand_version(each if type(each) is str else texts[each])
+                for one, each in zip(pairs[::2], pairs[1::2], strict=True)
             }
-            for node, there in seen.items()
+            for node, pairs in seen.items()
         },
         "updated_channels": list(map(name, updated)) if type(updated) is list else updated,
     }
@@ -204,27 +218,27 @@ def unfold(folded: Any, versions: dict[str, str], checkpoint_id: str, values: di
     return checkpoint | (rest or {})
 
 
-def _brief(ts: Any) -> Any:
+def _compact_time(ts: Any) -> Any:
     """Return a time in LangGraph's form as a list of its microseconds, others unchanged."""
     with suppress(ValueError, TypeError, OverflowError):
-        at = micros(datetime.fromisoformat(ts))
-        if moment(at).isoformat() == ts:
+        at = to_micros(datetime.fromisoformat(ts))
+        if from_micros(at).isoformat() == ts:
             return [at]
     return ts
 
 
-ANCESTORS = 200
+ANCESTORS_PAGE = 200
 """Ancestors per query."""
 
 
-class WrittenCheckpoint(NamedTuple):
+class TaskWrite(NamedTuple):
     """A value that a task wrote towards the next checkpoint."""
 
     task: str
     place: int
     path: str
     channel: str
-    recipe: shelves.Recipe
+    recipe: value_store.Recipe
 
 
 class StoredCheckpoint(NamedTuple):
@@ -248,12 +262,12 @@ class StoredCheckpoint(NamedTuple):
     versions: dict[str, str]
     head: bytes
     metadata: bytes
-    values: dict[str, shelves.Recipe]
-    writes: list[WrittenCheckpoint]
+    values: dict[str, value_store.Recipe]
+    writes: list[TaskWrite]
     parts: dict[int, Any]
 
 
-Then: TypeAlias = Callable[[Transaction, Thread], Callable[[Transaction, Thread, Mapping[str, bytes]], None]]
+FollowUp: TypeAlias = Callable[[Transaction, Thread], Callable[[Transaction, Thread, Mapping[str, bytes]], None]]
 """Called with a thread as last seen, with its line: starts the queries that it needs, without waiting for them.
 Returns the function for further steps, called with the current thread and the recipes of the new values by channel."""
 
@@ -279,18 +293,18 @@ class WritePlan:
         draft: The values taken apart.
         rows: The row of each value.
         recipes: The recipe of each value.
-        again: Takes the current values apart again, for a shelf that has lost parts that the draft relied on.
-        seen: The thread as it was last seen, with its own line.
+        rebuild: Takes the current values apart again, for a shelf that has lost parts that the draft relied on.
+        last_seen: The thread as it was last seen, with its own line.
     """
 
-    draft: shelves.DraftValues
+    draft: value_store.DraftValues
     rows: list[dict[str, object]]
-    recipes: list[shelves.Recipe]
-    again: Callable[[StorePosition], WritePlan]
-    seen: Thread | None
+    recipes: list[value_store.Recipe]
+    rebuild: Callable[[StorePosition], WritePlan]
+    last_seen: Thread | None
 
 
-Stored: TypeAlias = tuple[Thread, WritePlan, ShelfWriter | None]
+StoreResult: TypeAlias = tuple[Thread, WritePlan, StoreWriter | None]
 """The written thread, the executed plan, and the writer that holds its shelf."""
 
 
@@ -300,7 +314,7 @@ class CheckpointKey(NamedTuple):
     path: str
     thread: str
     ns: str
-    line: int
+    ns_id: int
     name: str
     metadata: bytes
 
@@ -315,9 +329,9 @@ def put(
     retention: Retention | None,
     now: int,
     exact: bool = False,
-    then: Then | None = None,
+    follow_up: FollowUp | None = None,
     check: Callable[[Thread | None], None] | None = None,
-) -> Stored:
+) -> StoreResult:
     """Store a checkpoint with the values that are new in it.
 
     Args:
@@ -329,43 +343,50 @@ def put(
         retention: The rules for checkpoints to remove afterwards; None for none.
         now: The time, in microseconds since 1970.
         exact: The empty path stands for the root.
-        then: Returns the function for further steps, called when it is stored and older checkpoints still exist.
+        follow_up: Returns the function for further steps, called when it is stored and older checkpoints still exist.
         check: Called with the existing thread; raises if nothing may be stored.
 
     Returns:
         The thread, the executed plan, and the writer that holds the shelf.
     """
-    writer = _held(tx, plan)
-    seen = plan.seen if ns == OWN_LINE and (writer is not None or retention is None) else None  # the shelf comes first
-    follow = None if then is None or seen is None or seen.line is None else then(tx, seen)
-    found = find(tx, at, ns, exact=exact)
+    writer = _open_writer(tx, plan)
+    last_seen = (
+        plan.last_seen if ns == ROOT_NS and (writer is not None or retention is None) else None
+    )  # the shelf comes first
+    finish = None if follow_up is None or last_seen is None or last_seen.ns_id is None else follow_up(tx, last_seen)
+    existing = find_thread(tx, at, ns, exact=exact)
     if check is not None:
-        check(found)
-    thread, line, plan, recipes, writer = _shelved(tx, found, at, ns, plan, writer, now)
-    if retention is not None and (retention.off or thread.delta or checkpoint.delta):
+        check(existing)
+    thread, ns_id, plan, recipes, writer = _store_values(tx, existing, at, ns, plan, writer, now)
+    if retention is not None and (retention.is_off or thread.delta or checkpoint.delta):
         retention = None
     if retention is not None and writer is None:
-        shelves.hold(tx, thread.place)  # before anything that others may wait for: see `whole`
+        value_store.lock_store(tx, thread.store)  # before anything that others may wait for: see `whole`
     rows: list[dict[str, Any]] = [
-        {"line": line, **row, "recipe": each} for row, each in zip(plan.rows, recipes, strict=True)
+        {"ns_id": ns_id, **row, "recipe": each} for row, each in zip(plan.rows, recipes, strict=True)
     ]
     if rows:
-        query.insert_value.many(tx, rows)
+        query.insert_value.run_many(tx, rows)
     fields = {name: getattr(checkpoint, name) for name in ("name", "parent", "run_id", "head", "metadata")}
-    query.insert_checkpoint(tx, line=line, versions=as_json(checkpoint.versions), now=now, **fields)
+    query.insert_checkpoint(tx, ns_id=ns_id, versions=as_json(checkpoint.versions), now=now, **fields)
     if checkpoint.delta and not thread.delta:
         query.mark_delta(tx, thread=thread.id)
-    if then is not None:
+    if follow_up is not None:
         # A thread that is made anew may get the ids of one that is gone.
-        if follow is None or seen is None or found is None or (seen.id, seen.line) != (found.id, found.line):
-            follow = then(tx, thread)
-        follow(tx, thread, {str(row["channel"]): row["recipe"] for row in rows})
+        if (
+            finish is None
+            or last_seen is None
+            or existing is None
+            or (last_seen.id, last_seen.ns_id) != (existing.id, existing.ns_id)
+        ):
+            finish = follow_up(tx, thread)
+        finish(tx, thread, {str(row["channel"]): row["recipe"] for row in rows})
     if retention is not None:
-        retain(tx, thread, line, ns, checkpoint.name, retention, now)
+        remove_expired(tx, thread, ns_id, ns, checkpoint.name, retention, now)
     return thread, plan, writer
 
 
-def held_in(tx: Transaction, thread: Thread, channels: Sequence[str], checkpoint: str | None) -> Rows:
+def start_values_query(tx: Transaction, thread: Thread, channels: Sequence[str], checkpoint: str | None) -> Rows:
     """Start the query for the values of some channels in a checkpoint, to be read later.
 
     Args:
@@ -376,10 +397,10 @@ def held_in(tx: Transaction, thread: Thread, channels: Sequence[str], checkpoint
     """
     if checkpoint is None:
         return []
-    return query.values_in.ahead(tx, line=thread.line, name=checkpoint, keys=json.dumps(list(channels)))
+    return query.channel_values.lazy(tx, ns_id=thread.ns_id, name=checkpoint, keys=json.dumps(list(channels)))
 
 
-def brought(
+def read_new_parts(
     tx: Transaction,
     thread: Thread,
     values: Mapping[str, bytes],
@@ -397,26 +418,26 @@ def brought(
         tx: The transaction.
         thread: The thread, with its line.
         values: The recipes of their values, by channel.
-        before: The result of `held_in` for the previous checkpoint.
+        before: The result of `start_values_query` for the previous checkpoint.
         parent: The id of that.
         deltas: Channels of which only the writes since then are known.
         everything: Return the parts of the previous checkpoint too. Default: False.
     """
-    had = [each for row in before for each in shelves.ranges_of(_recipe(row))]
-    held = [shelves.unpack(recipe) for recipe in values.values()]
+    old_ranges = [each for row in before for each in value_store.ranges_of(_unpack_recipe(row))]
+    recipes = [value_store.unpack(recipe) for recipe in values.values()]
     if deltas and parent is not None:
-        named = {"checkpoints": json.dumps([parent]), "channels": json.dumps(list(deltas))}
-        rows = query.writes_of_channels(tx, line=thread.line, **named)
-        held += [_recipe(row) for row in sorted(rows, key=itemgetter("path", "task", "place"))]
-    now = [each for recipe in held for each in shelves.ranges_of(recipe)]
-    earlier = shelves.repeated(had)
-    ranges = list(shelves.without(now, had))
-    for number, times in sorted(shelves.repeated(now).items()):
-        if any(low <= number < high for low, high in had):
-            ranges += [(number, number + 1)] * (times - (earlier[number] or 1))
-    wanted = [*had, *ranges] if everything else ranges
-    parts = shelves.fetch(
-        tx, thread.place.shelf, [[shelves.LIST, *shelves.written_ranges(wanted)]], shelves.nothing_known
+        selected = {"checkpoints": json.dumps([parent]), "channels": json.dumps(list(deltas))}
+        rows = query.writes_of_channels(tx, ns_id=thread.ns_id, **selected)
+        recipes += [_unpack_recipe(row) for row in sorted(rows, key=itemgetter("path", "task", "idx"))]
+    new_ranges = [each for recipe in recipes for each in value_store.ranges_of(recipe)]
+    old_counts = value_store.count_repeats(old_ranges)
+    ranges = list(value_store.subtract_ranges(new_ranges, old_ranges))
+    for number, times in sorted(value_store.count_repeats(new_ranges).items()):
+        if any(low <= number < high for low, high in old_ranges):
+            ranges += [(number, number + 1)] * (times - (old_counts[number] or 1))
+    wanted = [*old_ranges, *ranges] if everything else ranges
+    parts = value_store.fetch_parts(
+        tx, thread.store.store_id, [[value_store.LIST, *value_store.encode_ranges(wanted)]], value_store.recall_nothing
     )
     return [parts[number] for low, high in wanted for number in range(low, high) if number in parts]
 
@@ -431,9 +452,9 @@ def put_writes(
     now: int,
     run_id: str | None = None,
     exact: bool = False,
-    before: Callable[[Transaction, Thread], None] | None = None,
+    before_insert: Callable[[Transaction, Thread], None] | None = None,
     check: Callable[[Thread | None], None] | None = None,
-) -> Stored:
+) -> StoreResult:
     """Store what a task wrote towards the next checkpoint.
 
     Args:
@@ -445,25 +466,26 @@ def put_writes(
         now: The time, in microseconds since 1970.
         run_id: The run that the task belongs to, if it has an id.
         exact: The empty path stands for the root.
-        before: Called before the writes are stored, when those of other runs of the task can still be distinguished.
+        before_insert: Called before the writes are stored, when those of other runs of the task can still be
+            distinguished.
         check: As for `put`.
 
     Returns:
         As `put`.
     """
-    writer = _held(tx, plan)
-    found = find(tx, at, ns, exact=exact)
+    writer = _open_writer(tx, plan)
+    existing = find_thread(tx, at, ns, exact=exact)
     if check is not None:
-        check(found)
-    thread, line, plan, recipes, writer = _shelved(tx, found, at, ns, plan, writer, now)
+        check(existing)
+    thread, ns_id, plan, recipes, writer = _store_values(tx, existing, at, ns, plan, writer, now)
     rows = [
-        {"line": line, "checkpoint": checkpoint, "run_id": run_id, **row, "recipe": each}
+        {"ns_id": ns_id, "checkpoint": checkpoint, "run_id": run_id, **row, "recipe": each}
         for row, each in zip(plan.rows, recipes, strict=True)
     ]
-    if before is not None:
-        before(tx, thread)
+    if before_insert is not None:
+        before_insert(tx, thread)
     if rows:
-        query.insert_write.many(tx, rows)
+        query.insert_write.run_many(tx, rows)
     return thread, plan, writer
 
 
@@ -472,8 +494,8 @@ def get(
     at: ThreadKey,
     ns: str,
     name: str | None,
-    recall: Recall = shelves.nothing_known,
-    seen: Thread | None = None,
+    recall: Recall = value_store.recall_nothing,
+    last_seen: Thread | None = None,
 ) -> StoredCheckpoint | None:
     """Read one checkpoint, in a fixed number of queries for any length of history.
 
@@ -483,63 +505,69 @@ def get(
         ns: The name of its line.
         name: The checkpoint's id; None for the newest.
         recall: Returns the parts that are known without reading them.
-        seen: The thread as it was last seen, with its own line.
+        last_seen: The thread as it was last seen, with its own line.
     """
-    line = None if seen is None or ns != OWN_LINE else seen.line
-    asked = None if line is None else _ask(tx, line, name)
-    thread = find(tx, at, ns)
-    if thread is None or thread.line is None:
+    ns_id = None if last_seen is None or ns != ROOT_NS else last_seen.ns_id
+    queries = None if ns_id is None else _start_queries(tx, ns_id, name)
+    thread = find_thread(tx, at, ns)
+    if thread is None or thread.ns_id is None:
         return None
-    if asked is None or line != thread.line:
-        asked = _ask(tx, thread.line, name)
-    found = _load(tx, thread, [asked], recall)
+    if queries is None or ns_id != thread.ns_id:
+        queries = _start_queries(tx, thread.ns_id, name)
+    found = _finish_queries(tx, thread, [queries], recall)
     return found[0] if found else None
 
 
 def load(
-    tx: Transaction, thread: Thread, line: int, names: Sequence[str | None], recall: Recall = shelves.nothing_known
+    tx: Transaction,
+    thread: Thread,
+    ns_id: int,
+    names: Sequence[str | None],
+    recall: Recall = value_store.recall_nothing,
 ) -> list[StoredCheckpoint]:
     """Read some checkpoints of a line, with the parts of all of them read once.
 
     Args:
         tx: The transaction.
         thread: The thread.
-        line: Its line.
+        ns_id: Its line.
         names: The ids; None for the newest. Missing checkpoints are left out.
         recall: Returns the parts that are known without reading them.
     """
-    return _load(tx, thread, [_ask(tx, line, name) for name in names], recall)
+    return _finish_queries(tx, thread, [_start_queries(tx, ns_id, name) for name in names], recall)
 
 
-def _ask(tx: Transaction, line: int, name: str | None) -> tuple[Rows, Rows, Rows]:
+def _start_queries(tx: Transaction, ns_id: int, name: str | None) -> tuple[Rows, Rows, Rows]:
     """Start the queries for a checkpoint, its values and pending writes, without waiting."""
     if name is None:
-        found = query.latest_checkpoint.ahead(tx, line=line)
+        found = query.latest_checkpoint.lazy(tx, ns_id=ns_id)
     else:
-        found = query.checkpoint_named.ahead(tx, line=line, name=name)
-    values = query.values_of.ahead(tx, line=line, name=name)
-    return found, values, query.writes_at.ahead(tx, line=line, checkpoint=name)
+        found = query.find_checkpoint.lazy(tx, ns_id=ns_id, name=name)
+    values = query.checkpoint_values.lazy(tx, ns_id=ns_id, name=name)
+    return found, values, query.pending_writes.lazy(tx, ns_id=ns_id, checkpoint=name)
 
 
-def _load(
-    tx: Transaction, thread: Thread, asked: Sequence[tuple[Rows, Rows, Rows]], recall: Recall
+def _finish_queries(
+    tx: Transaction, thread: Thread, queries: Sequence[tuple[Rows, Rows, Rows]], recall: Recall
 ) -> list[StoredCheckpoint]:
     found: list[StoredCheckpoint] = []
     parts: dict[int, Any] = {}
-    for rows, values, writes in asked:
+    for rows, values, writes in queries:
         for row in rows:
             name, parent, head, metadata = row["name"], row["parent"], bytes(row["head"]), bytes(row["metadata"])
             try:
-                versions = read(row["versions"])
-                held = {each["channel"]: _recipe(each) for each in values}
-                written = [_written(each) for each in writes]
-            except shelves.DamagedValue as error:
+                versions = parse_versions(row["versions"])
+                channel_values = {each["channel"]: _unpack_recipe(each) for each in values}
+                task_writes = [_task_write(each) for each in writes]
+            except value_store.DamagedValue as error:
                 error.checkpoint = name
                 raise
-            found.append(StoredCheckpoint(thread, name, parent, versions, head, metadata, held, written, parts))
+            found.append(
+                StoredCheckpoint(thread, name, parent, versions, head, metadata, channel_values, task_writes, parts)
+            )
     recipes = [recipe for each in found for recipe in each.values.values()]
     recipes += [write.recipe for each in found for write in each.writes]
-    parts.update(shelves.fetch(tx, thread.place.shelf, recipes, recall))
+    parts.update(value_store.fetch_parts(tx, thread.store.store_id, recipes, recall))
     return found
 
 
@@ -563,7 +591,7 @@ class KeyFilter(NamedTuple):
     before: str | None = None
 
 
-def keys(tx: Transaction, wanted: KeyFilter, after: CheckpointKey | None, limit: int) -> list[CheckpointKey]:
+def list_keys(tx: Transaction, wanted: KeyFilter, after: CheckpointKey | None, limit: int) -> list[CheckpointKey]:
     """Return a page of checkpoint keys, newest first.
 
     Args:
@@ -573,39 +601,39 @@ def keys(tx: Transaction, wanted: KeyFilter, after: CheckpointKey | None, limit:
         limit: The maximum number.
     """
     at, low, high, ns, name, before = wanted
-    thread = None if at is None else find(tx, at, ns or OWN_LINE)
-    edge = {"after": None, "after_line": None} if after is None else {"after": after.name, "after_line": after.line}
-    asked = {"ns": ns, "name": name, "before": before, "limit": limit} | edge
+    thread = None if at is None else find_thread(tx, at, ns or ROOT_NS)
+    edge = {"after": None, "after_ns_id": None} if after is None else {"after": after.name, "after_ns_id": after.ns_id}
+    params = {"ns": ns, "name": name, "before": before, "limit": limit} | edge
     rows: Rows = ()
     if at is None:
-        rows = query.checkpoint_keys(tx, low=low, high=high, **asked)
+        rows = query.checkpoint_keys(tx, low=low, high=high, **params)
     elif thread is not None and (ns is None or name is not None):
-        rows = query.thread_keys(tx, thread=thread.id, **asked)
-    elif thread is not None and thread.line is not None:
-        rows = query.line_keys(tx, line=thread.line, before=edge["after"] or before, limit=limit)
+        rows = query.thread_checkpoint_keys(tx, thread=thread.id, **params)
+    elif thread is not None and thread.ns_id is not None:
+        rows = query.ns_checkpoint_keys(tx, ns_id=thread.ns_id, before=edge["after"] or before, limit=limit)
     return [
-        CheckpointKey(row["path"], row["thread"], row["ns"], row["line_id"], row["name"], bytes(row["metadata"]))
+        CheckpointKey(row["path"], row["thread"], row["ns"], row["ns_id"], row["name"], bytes(row["metadata"]))
         for row in rows
     ]
 
 
 def load_keys(
-    tx: Transaction, page: Sequence[CheckpointKey], recall: Recall = shelves.nothing_known
+    tx: Transaction, page: Sequence[CheckpointKey], recall: Recall = value_store.recall_nothing
 ) -> list[tuple[CheckpointKey, StoredCheckpoint]]:
     """Read the checkpoints of a page. Those removed meanwhile are left out."""
-    by_line: dict[int, list[CheckpointKey]] = {}
+    by_ns: dict[int, list[CheckpointKey]] = {}
     for key in page:
-        by_line.setdefault(key.line, []).append(key)
+        by_ns.setdefault(key.ns_id, []).append(key)
     loaded: dict[tuple[int, str], StoredCheckpoint] = {}
-    for line, group in by_line.items():
-        thread = find(tx, ThreadKey(group[0].path, group[0].thread), group[0].ns, exact=True)
-        if thread is not None and thread.line == line:
-            saved = load(tx, thread, line, [key.name for key in group], recall)
-            loaded.update(((line, each.name), each) for each in saved)
-    return [(key, loaded[key.line, key.name]) for key in page if (key.line, key.name) in loaded]
+    for ns_id, group in by_ns.items():
+        thread = find_thread(tx, ThreadKey(group[0].path, group[0].thread), group[0].ns, exact=True)
+        if thread is not None and thread.ns_id == ns_id:
+            saved = load(tx, thread, ns_id, [key.name for key in group], recall)
+            loaded.update(((ns_id, each.name), each) for each in saved)
+    return [(key, loaded[key.ns_id, key.name]) for key in page if (key.ns_id, key.name) in loaded]
 
 
-def ancestors(
+def load_ancestors(
     tx: Transaction, at: ThreadKey, ns: str, name: str | None, channels: Iterable[str], recall: Recall
 ) -> list[StoredCheckpoint]:
     """Read channels of a checkpoint's ancestors, back to a stored value of each.
@@ -621,61 +649,72 @@ def ancestors(
     Returns:
         The ancestors, the parent first, with the values and writes of these channels alone.
     """
-    thread = find(tx, at, ns)
-    if thread is None or thread.line is None:
+    thread = find_thread(tx, at, ns)
+    if thread is None or thread.ns_id is None:
         return []
     if name is None:
-        name = next((row["name"] for row in query.latest_checkpoint(tx, line=thread.line)), None)
+        name = next((row["name"] for row in query.latest_checkpoint(tx, ns_id=thread.ns_id)), None)
     found: dict[str, StoredCheckpoint] = {}
     parts: dict[int, Any] = {}
     missing = set(channels)
-    while missing and (rows := query.ancestors(tx, line=thread.line, name=name, limit=ANCESTORS)):
+    while missing and (rows := query.checkpoint_ancestors(tx, ns_id=thread.ns_id, name=name, limit=ANCESTORS_PAGE)):
         # A checkpoint that was put again can be its own ancestor.
-        batch = {row["name"]: read(row["versions"]) for row in rows if row["name"] not in found}
-        wanted = {"line": thread.line, "channels": json.dumps(sorted(missing))}
+        batch = {row["name"]: parse_versions(row["versions"]) for row in rows if row["name"] not in found}
+        wanted = {"ns_id": thread.ns_id, "channels": json.dumps(sorted(missing))}
         versions = {each[channel] for each in batch.values() for channel in missing & each.keys()}
-        stored = query.values_named(tx, versions=json.dumps(sorted(versions)), **wanted)
+        stored = query.values_of_versions(tx, versions=json.dumps(sorted(versions)), **wanted)
         recipes = {(row["channel"], row["version"]): row for row in stored}
         for name, each in batch.items():
             if missing:
-                there = [recipes[key] for key in each.items() if key[0] in missing and key in recipes]
-                values = {row["channel"]: _recipe(row) for row in there}
+                stored_rows = [recipes[key] for key in each.items() if key[0] in missing and key in recipes]
+                values = {row["channel"]: _unpack_recipe(row) for row in stored_rows}
                 found[name] = StoredCheckpoint(thread, name, None, each, b"", b"", values, [], parts)
                 missing -= values.keys()
-        reached = json.dumps([name for name in batch if name in found])
-        for row in query.writes_of_channels(tx, checkpoints=reached, **wanted):
-            found[row["checkpoint"]].writes.append(_written(row))
+        reached_names = json.dumps([name for name in batch if name in found])
+        for row in query.writes_of_channels(tx, checkpoints=reached_names, **wanted):
+            found[row["checkpoint"]].writes.append(_task_write(row))
         name = rows[-1]["name"] if batch else None
     needed = [recipe for each in found.values() for recipe in each.values.values()]
     needed += [write.recipe for each in found.values() for write in each.writes]
-    parts.update(shelves.fetch(tx, thread.place.shelf, needed, recall))
+    parts.update(value_store.fetch_parts(tx, thread.store.store_id, needed, recall))
     return [*found.values()]
 
 
-def _held(tx: Transaction, plan: WritePlan) -> ShelfWriter | None:
+def _open_writer(tx: Transaction, plan: WritePlan) -> StoreWriter | None:
     """Lock the shelf of a plan, nearly always the thread's, without waiting for the thread."""
-    if plan.draft.shelf is None or not any(map(shelves.has_parts, plan.recipes)):
+    if plan.draft.store is None or not any(map(value_store.has_parts, plan.recipes)):
         return None
-    return ShelfWriter(tx, plan.draft.shelf.shelf, plan.draft.parts)
+    return StoreWriter(tx, plan.draft.store.store_id, plan.draft.parts)
 
 
-def _shelved(
-    tx: Transaction, found: Thread | None, at: ThreadKey, ns: str, plan: WritePlan, writer: ShelfWriter | None, now: int
-) -> tuple[Thread, int, WritePlan, list[bytes], ShelfWriter | None]:
+def _store_values(
+    tx: Transaction,
+    existing: Thread | None,
+    at: ThreadKey,
+    ns: str,
+    plan: WritePlan,
+    writer: StoreWriter | None,
+    now: int,
+) -> tuple[Thread, int, WritePlan, list[bytes], StoreWriter | None]:
     """Put the values of a plan on the shelf of a thread, which is created if necessary."""
-    thread = make_thread(tx, at.path, at.name, now) if found is None else found
-    line = thread.line if thread.line is not None else make_line(tx, thread, ns)
-    if not shelves.fits(tx, thread.place, plan.draft):
-        plan, writer = plan.again(thread.place), None
-    return thread._replace(line=line), line, plan, *shelves.shelve(tx, thread.place, plan.draft, plan.recipes, writer)
+    thread = make_thread(tx, at.path, at.name, now) if existing is None else existing
+    ns_id = thread.ns_id if thread.ns_id is not None else make_ns(tx, thread, ns)
+    if not value_store.has_relied_parts(tx, thread.store, plan.draft):
+        plan, writer = plan.rebuild(thread.store), None
+    return (
+        thread._replace(ns_id=ns_id),
+        ns_id,
+        plan,
+        *value_store.write_parts(tx, thread.store, plan.draft, plan.recipes, writer),
+    )
 
 
-def _written(row: Row) -> WrittenCheckpoint:
-    return WrittenCheckpoint(row["task"], row["place"], row["path"], row["channel"], _recipe(row))
+def _task_write(row: Row) -> TaskWrite:
+    return TaskWrite(row["task"], row["idx"], row["path"], row["channel"], _unpack_recipe(row))
 
 
-def _recipe(row: Row) -> shelves.Recipe:
+def _unpack_recipe(row: Row) -> value_store.Recipe:
     try:
-        return shelves.unpack(row["recipe"])
-    except shelves.DamagedValue as error:
-        raise shelves.DamagedValue(f"the value of the channel {safe_repr(row['channel'])}: {error}") from error
+        return value_store.unpack(row["recipe"])
+    except value_store.DamagedValue as error:
+        raise value_store.DamagedValue(f"the value of the channel {safe_repr(row['channel'])}: {error}") from error

@@ -38,20 +38,20 @@ from langgraph.types import Send
 
 from langchain_agentmem.errors import safe_repr
 from langchain_agentmem.messages.stored_messages import MessagePrototype, body_of, message_of, prototype_of
-from langchain_agentmem.threads import value_store as shelves
+from langchain_agentmem.threads import value_store
 
 MOST_BYTES = 32_000_000
-_OVERHEAD = 1_000
+_PROTOTYPE_BYTES = 1_000
 """Approximate size of a prototype in bytes, without its body."""
-_NESTED = 8
+_NESTED_FACTOR = 8
 """Maximum size of a prototype with lists and dictionaries, as a multiple of its body."""
 
 
-def _size(prototype: MessagePrototype) -> int:
-    return len(prototype.body) * (1 if prototype.flat else _NESTED) + _OVERHEAD
+def _prototype_size(prototype: MessagePrototype) -> int:
+    return len(prototype.body) * (1 if prototype.flat else _NESTED_FACTOR) + _PROTOTYPE_BYTES
 
 
-EXACTLY = (
+EXACT_OPTIONS = (
     ormsgpack.OPT_PASSTHROUGH_DATACLASS
     | ormsgpack.OPT_PASSTHROUGH_DATETIME
     | ormsgpack.OPT_PASSTHROUGH_ENUM
@@ -60,13 +60,13 @@ EXACTLY = (
 )
 """Only what MessagePack itself can say: whatever could hide a change has no fingerprint."""
 
-BLOCK = 128
+BLOCK_SIZE = 128
 """Messages per comparison: as many as fit into a processor's cache."""
 
-_set = object.__setattr__
-_given, _extra = attrgetter("__pydantic_fields_set__"), attrgetter("__pydantic_extra__")
-_fields, _mark = attrgetter("__dict__"), attrgetter("mark")
-_owner, _shelf, _number = attrgetter("owner"), attrgetter("shelf"), attrgetter("number")
+_set_attribute = object.__setattr__
+_get_stamp, _get_extra = attrgetter("__pydantic_fields_set__"), attrgetter("__pydantic_extra__")
+_get_fields, _get_mark = attrgetter("__dict__"), attrgetter("mark")
+_get_owner, _get_store, _get_number = attrgetter("owner"), attrgetter("shelf"), attrgetter("number")
 
 
 def fingerprint(message: Any) -> int | None:
@@ -77,7 +77,7 @@ def fingerprint(message: Any) -> int | None:
     if message.__pydantic_extra__:
         return None
     try:
-        return hash(ormsgpack.packb(message.__dict__, option=EXACTLY))
+        return hash(ormsgpack.packb(message.__dict__, option=EXACT_OPTIONS))
     except ormsgpack.MsgpackEncodeError:
         return None
 
@@ -120,23 +120,25 @@ class KnownMessages:
         self._bytes = 0
         self._most = most_bytes
 
-    def keep(self, shelf: int, number: int, prototype: MessagePrototype) -> None:
+    def add_prototype(self, store_id: int, number: int, prototype: MessagePrototype) -> None:
         """Keep a prototype. If there is no room, discard everything else."""
-        known = self._known.setdefault(shelf, {})
+        known = self._known.setdefault(store_id, {})
         if number in known:
             return
         known[number] = prototype
-        size = _size(prototype)
+        size = _prototype_size(prototype)
         self._bytes += size
         if self._bytes > self._most:
-            self._known = {shelf: {number: prototype}}
+            self._known = {store_id: {number: prototype}}
             self._bytes = size
 
-    def take(self, shelf: int, ranges: list[shelves.Range]) -> tuple[dict[int, MessagePrototype], list[shelves.Range]]:
+    def recall(
+        self, store_id: int, ranges: list[value_store.Range]
+    ) -> tuple[dict[int, MessagePrototype], list[value_store.Range]]:
         """Return the known prototypes of parts in some ranges, and the ranges of unknown parts."""
-        known = self._known.get(shelf, {})
+        known = self._known.get(store_id, {})
         found: dict[int, MessagePrototype] = {}
-        missing: list[shelves.Range] = []
+        missing: list[value_store.Range] = []
         for start, stop in ranges:
             for number in range(start, stop):
                 prototype = known.get(number)
@@ -148,19 +150,19 @@ class KnownMessages:
                     missing.append((number, number + 1))
         return found, missing
 
-    def forget(self, shelf: int | None = None) -> None:
-        """Discard everything of a shelf. Default: of all shelves."""
-        if shelf is None:
+    def forget(self, store_id: int | None = None) -> None:
+        """Discard everything of a shelf. Default: of all value_store."""
+        if store_id is None:
             self._known, self._bytes = {}, 0
         else:
-            self._bytes -= sum(map(_size, self._known.pop(shelf, {}).values()))
+            self._bytes -= sum(map(_prototype_size, self._known.pop(store_id, {}).values()))
 
-    def stamp(self, message: Any, shelf: tuple[int, int], number: int, mark: dict[str, Any] | int | None) -> None:
+    def stamp(self, message: Any, store: tuple[int, int], number: int, mark: dict[str, Any] | int | None) -> None:
         """Remember the place of a message.
 
         Args:
             message: The object.
-            shelf: The shelf's id and number of sweeps.
+            store: The shelf's id and number of sweeps.
             number: The part's number.
             mark: The stored fields, if equal fields are the same, else their fingerprint, taken before they were
                 written. With None, nothing is remembered.
@@ -168,10 +170,10 @@ class KnownMessages:
         if mark is None:
             return
         stamp = MessageStamp(message.__pydantic_fields_set__)
-        stamp.owner, stamp.shelf, stamp.number, stamp.mark = self, shelf, number, mark
-        _set(message, "__pydantic_fields_set__", stamp)
+        stamp.owner, stamp.shelf, stamp.number, stamp.mark = self, store, number, mark
+        _set_attribute(message, "__pydantic_fields_set__", stamp)
 
-    def stamp_copies(self, prototype: MessagePrototype, shelf: tuple[int, int], number: int) -> None:
+    def stamp_copies(self, prototype: MessagePrototype, store: tuple[int, int], number: int) -> None:
         """Stamp all future copies of a prototype: they share one stamp."""
         stamp = prototype.given
         if type(stamp) is not MessageStamp or stamp.owner is not self:
@@ -180,14 +182,14 @@ class KnownMessages:
                 return
             stamp = MessageStamp(stamp)
             stamp.owner, stamp.mark = self, mark
-        stamp.number, stamp.shelf = number, shelf
+        stamp.number, stamp.shelf = number, store
         prototype.given = stamp
 
-    def numbers(self, items: Iterable[Any], shelf: tuple[int, int]) -> Iterator[int | None]:
+    def part_numbers(self, items: Iterable[Any], store: tuple[int, int]) -> Iterator[int | None]:
         """Yield the part number of each unchanged item; None if it is unknown or no message."""
         for item in items:
             stamp = getattr(item, "__pydantic_fields_set__", None)
-            if type(stamp) is not MessageStamp or stamp.owner is not self or stamp.shelf != shelf:
+            if type(stamp) is not MessageStamp or stamp.owner is not self or stamp.shelf != store:
                 yield None
                 continue
             mark = stamp.mark
@@ -200,59 +202,59 @@ class KnownMessages:
                 same = False
             yield stamp.number if same else None
 
-    def head(self, items: Sequence[Any], shelf: tuple[int, int]) -> tuple[int, list[shelves.Range]]:
+    def known_head(self, items: Sequence[Any], store: tuple[int, int]) -> tuple[int, list[value_store.Range]]:
         """Return the length of the known, unchanged beginning of a list, and its ranges.
 
         Items are compared a block at a time.
 
         Args:
             items: Any values.
-            shelf: The shelf's id and number of sweeps.
+            store: The shelf's id and number of sweeps.
 
         Returns:
             The number of items, and their ranges. The caller checks each following item.
         """
         numbers: list[int] = []
-        for start in range(0, len(items), BLOCK):
-            block = items[start : start + BLOCK]
+        for start in range(0, len(items), BLOCK_SIZE):
+            block = items[start : start + BLOCK_SIZE]
             try:
-                stamps = list(map(_given, block))
+                stamps = list(map(_get_stamp, block))
                 known = (
-                    list(map(_fields, block)) == list(map(_mark, stamps))
-                    and list(map(_owner, stamps)).count(self) == len(block)
-                    and list(map(_shelf, stamps)).count(shelf) == len(block)
-                    and not any(map(_extra, block))
+                    list(map(_get_fields, block)) == list(map(_get_mark, stamps))
+                    and list(map(_get_owner, stamps)).count(self) == len(block)
+                    and list(map(_get_store, stamps)).count(store) == len(block)
+                    and not any(map(_get_extra, block))
                 )
             except Exception:  # noqa: BLE001 - some are no messages, or have no stamp, or cannot be compared
                 known = False
             if not known:
                 break
-            numbers += map(_number, stamps)
-        return len(numbers), shelves.runs(numbers)
+            numbers += map(_get_number, stamps)
+        return len(numbers), value_store.to_ranges(numbers)
 
-    def move(self, message: Any, shelf: tuple[int, int], moves: Mapping[int, int]) -> None:
+    def move_stamp(self, message: Any, store: tuple[int, int], moves: Mapping[int, int]) -> None:
         """Note the new number of a part that a message lies in, if it has one."""
         stamp = getattr(message, "__pydantic_fields_set__", None)
-        if type(stamp) is MessageStamp and stamp.owner is self and stamp.shelf == shelf:
+        if type(stamp) is MessageStamp and stamp.owner is self and stamp.shelf == store:
             stamp.number = moves.get(stamp.number, stamp.number)
 
 
 ELEMENTS = "elements"
 ENTRIES = "entries"
-VALUE = "value:"
+VALUE_PREFIX = "value:"
 """The forms of a part other than `MESSAGE`: a chunk of a list or dictionary, or serialized data of a type."""
 
-SMALL = 256
+INLINE_BYTES = 256
 """Bytes up to which a value is written out in its recipe."""
-CHUNK = 512
+CHUNK_BYTES = 512
 """Bytes that a chunk has on the average."""
-OVERHEAD = 8
-FEW = 32
+CHUNK_OVERHEAD = 8
+FEW_ELEMENTS = 32
 """Elements up to which a list or dictionary is looked into one by one instead of being cut into chunks."""
-DEEPEST = 12
+MAX_DEPTH = 12
 """Containers within containers that are looked into."""
 
-_HALVES = re.compile("[\ud800-\udfff]")
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class ValueDraft:
@@ -261,30 +263,35 @@ class ValueDraft:
     Args:
         serde: The serializer.
         known: The messages that are known.
-        shelf: The shelf as it was last seen; None for a new one.
+        store: The shelf as it was last seen; None for a new one.
         listing: The values are those of channels, whose lists grow.
 
     Attributes:
-        shelf: The shelf.
+        store: The shelf.
         parts: The parts to put on the shelf.
-        relied: Ranges of what lies there already.
+        relied_ranges: Ranges of what lies there already.
     """
 
     def __init__(
-        self, serde: SerializerProtocol, known: KnownMessages, shelf: shelves.StorePosition | None, *, listing: bool
+        self,
+        serde: SerializerProtocol,
+        known: KnownMessages,
+        store: value_store.StorePosition | None,
+        *,
+        for_channels: bool,
     ) -> None:
-        self.shelf = shelf
-        self.parts: list[shelves.StoredPart] = []
-        self.relied: list[shelves.Range] = []
+        self.store = store
+        self.parts: list[value_store.StoredPart] = []
+        self.relied_ranges: list[value_store.Range] = []
         self._serde = serde
         self._cache = known
-        self._sharing = sharing(serde)
-        self._listing = listing
+        self._sharing = sharing_level(serde)
+        self._for_channels = for_channels
         self._loose = True
-        self._new: list[tuple[BaseMessage, int, int | None, MessagePrototype | None]] = []
-        self._lists: list[list[Any]] = []
+        self._new_messages: list[tuple[BaseMessage, int, int | None, MessagePrototype | None]] = []
+        self._message_lists: list[list[Any]] = []
 
-    def recipe(self, value: Any) -> shelves.Recipe:
+    def make_recipe(self, value: Any) -> value_store.Recipe:
         """Take a value apart, and return its recipe.
 
         Until it is settled, lists hold ranges, and negative numbers stand for `parts`.
@@ -293,14 +300,18 @@ class ValueDraft:
             TypeError: The serializer cannot write it.
         """
         kind = type(value)
-        self._loose = not (self._listing and (kind in (list, tuple) or (kind is dict and len(value) > FEW)))
-        return self._any(value, 0)
+        self._loose = not (
+            self._for_channels and (kind in (list, tuple) or (kind is dict and len(value) > FEW_ELEMENTS))
+        )
+        return self._recipe_of(value, 0)
 
-    def settle(self, recipe: shelves.Recipe, numbers: Sequence[int], tidy: shelves.Tidy) -> shelves.Recipe:
+    def assign_numbers(
+        self, recipe: value_store.Recipe, numbers: Sequence[int], tidy: value_store.Tidy
+    ) -> value_store.Recipe:
         """Give the parts the numbers they got.
 
         Args:
-            recipe: The result of `recipe`.
+            recipe: The result of `make_recipe`.
             numbers: The number of each of `parts`.
             tidy: May return other ranges for the same parts; its flag says if they are a channel's whole value.
         """
@@ -308,151 +319,164 @@ class ValueDraft:
         def number(index: int) -> int:
             return index if index >= 0 else numbers[~index]
 
-        def listed(part: shelves.Recipe) -> shelves.Recipe:
+        def listed(part: value_store.Recipe) -> value_store.Recipe:
             ranges = [each if type(each) is tuple else (numbers[~each], numbers[~each] + 1) for each in part[1]]
-            tidied = tidy(shelves.merged(ranges), part is recipe and self._listing)
-            return [part[0], *shelves.written_ranges(tidied)]
+            tidied = tidy(value_store.merge_adjacent(ranges), part is recipe and self._for_channels)
+            return [part[0], *value_store.encode_ranges(tidied)]
 
-        return shelves.rebuilt(recipe, number, listed)
+        return value_store.map_recipe(recipe, number, listed)
 
-    def stamp(self, shelf: shelves.StorePosition, numbers: Sequence[int], moves: Mapping[int, int]) -> None:
+    def stamp_messages(
+        self, store: value_store.StorePosition, numbers: Sequence[int], moves: Mapping[int, int]
+    ) -> None:
         """Remember where the messages lie, after the commit.
 
         Args:
-            shelf: The shelf.
+            store: The shelf.
             numbers: The number of each of `parts`.
             moves: New numbers of parts that were known before.
         """
-        for message, index, mark, prototype in self._new:
+        for message, index, mark, prototype in self._new_messages:
             number = moves.get(numbers[index], numbers[index])
             if prototype is not None:
-                self._cache.keep(shelf.shelf, number, prototype)
+                self._cache.add_prototype(store.store_id, number, prototype)
             self._cache.stamp(
-                message, shelf, number, prototype.fields if prototype is not None and prototype.flat else mark
+                message, store, number, prototype.fields if prototype is not None and prototype.flat else mark
             )
         if moves:
-            for value in self._lists:
+            for value in self._message_lists:
                 for message in value:
-                    self._cache.move(message, shelf, moves)
+                    self._cache.move_stamp(message, store, moves)
 
     # -- taking apart ------------------------------------------------------------------------------------------
 
-    def _any(self, value: Any, depth: int) -> shelves.Recipe:
+    def _recipe_of(self, value: Any, depth: int) -> value_store.Recipe:
         kind = type(value)
-        if self._sharing and depth < DEEPEST:
+        if self._sharing and depth < MAX_DEPTH:
             if kind is list and value:
-                return self._list(value, depth)
+                return self._list_recipe(value, depth)
             if isinstance(value, BaseMessage):
-                number = None if self.shelf is None else next(self._cache.numbers((value,), self.shelf))
-                return [shelves.PART, self._new_message(value) if number is None else self._known(number)[0]]
-            if self._sharing == EVERYTHING:
-                return self._shared(value, kind, depth)
-        return self._whole(value)
+                number = None if self.store is None else next(self._cache.part_numbers((value,), self.store))
+                return [
+                    value_store.ONE_PART,
+                    self._add_message(value) if number is None else self._known_range(number)[0],
+                ]
+            if self._sharing == SHARE_EVERYTHING:
+                return self._shared_recipe(value, kind, depth)
+        return self._whole_recipe(value)
 
-    def _shared(self, value: Any, kind: type, depth: int) -> shelves.Recipe:
-        recipe: shelves.Recipe | None = None
-        if kind is dict and value and all(map(_is_key, value)):
-            if len(value) > FEW and not any(map(_holds_messages, value.values())):
+    def _shared_recipe(self, value: Any, kind: type, depth: int) -> value_store.Recipe:
+        recipe: value_store.Recipe | None = None
+        if kind is dict and value and all(map(_is_plain_key, value)):
+            if len(value) > FEW_ELEMENTS and not any(map(_holds_messages, value.values())):
                 entries = [(key, *self._serde.dumps_typed(item)) for key, item in value.items()]
-                return self._chunked(shelves.DICT, value, entries, ENTRIES)
+                return self._chunked_recipe(value_store.DICT, value, entries, ENTRIES)
             if any(_is_deep(item) for item in value.values()):
-                recipe = [shelves.FIELDS, list(value), [self._any(item, depth + 1) for item in value.values()]]
+                recipe = [
+                    value_store.FIELDS,
+                    list(value),
+                    [self._recipe_of(item, depth + 1) for item in value.values()],
+                ]
         elif kind is Send:
-            timeout = [] if value.timeout is None else [self._whole(value.timeout)]
-            recipe = [shelves.SEND, value.node, [self._any(value.arg, depth + 1), *timeout]]
+            timeout = [] if value.timeout is None else [self._whole_recipe(value.timeout)]
+            recipe = [value_store.SEND, value.node, [self._recipe_of(value.arg, depth + 1), *timeout]]
         elif kind is _DeltaSnapshot:
-            recipe = [shelves.SNAPSHOT, None, [self._any(value.value, depth + 1)]]
+            recipe = [value_store.SNAPSHOT, None, [self._recipe_of(value.value, depth + 1)]]
         elif kind is tuple and _holds_messages(value):
-            recipe = self._messages(list(value))  # as the serializer reads it
-        return recipe if recipe is not None and shelves.has_parts(recipe) else self._whole(value)
+            recipe = self._messages_recipe(list(value))  # as the serializer reads it
+        return recipe if recipe is not None and value_store.has_parts(recipe) else self._whole_recipe(value)
 
-    def _list(self, value: list[Any], depth: int) -> shelves.Recipe:
+    def _list_recipe(self, value: list[Any], depth: int) -> value_store.Recipe:
         if any(isinstance(item, BaseMessage) for item in value):
-            if self._sharing == EVERYTHING or all(isinstance(item, BaseMessage) for item in value):
-                return self._messages(value)
-        elif self._sharing == EVERYTHING:
-            if len(value) > FEW and not any(map(_holds_messages, value)):
+            if self._sharing == SHARE_EVERYTHING or all(isinstance(item, BaseMessage) for item in value):
+                return self._messages_recipe(value)
+        elif self._sharing == SHARE_EVERYTHING:
+            if len(value) > FEW_ELEMENTS and not any(map(_holds_messages, value)):
                 elements = [self._serde.dumps_typed(item) for item in value]
-                return self._chunked(shelves.LIST, value, elements, ELEMENTS)
+                return self._chunked_recipe(value_store.LIST, value, elements, ELEMENTS)
             if any(_is_deep(item) for item in value):
-                recipe = [shelves.ITEMS, None, [self._any(item, depth + 1) for item in value]]
-                if shelves.has_parts(recipe):
+                recipe = [value_store.ITEMS, None, [self._recipe_of(item, depth + 1) for item in value]]
+                if value_store.has_parts(recipe):
                     return recipe
-        return self._whole(value)
+        return self._whole_recipe(value)
 
-    def _messages(self, value: list[Any]) -> shelves.Recipe:
-        self._lists.append(value)
-        seen, ranges = (0, []) if self.shelf is None else self._cache.head(value, self.shelf)
-        items: list[shelves.Range | int] = [*ranges]
-        self.relied += ranges
-        later = value[seen:]
-        known = itertools.repeat(None) if self.shelf is None else self._cache.numbers(later, self.shelf)
+    def _messages_recipe(self, value: list[Any]) -> value_store.Recipe:
+        self._message_lists.append(value)
+        known_count, ranges = (0, []) if self.store is None else self._cache.known_head(value, self.store)
+        items: list[value_store.Range | int] = [*ranges]
+        self.relied_ranges += ranges
+        remaining = value[known_count:]
+        known = itertools.repeat(None) if self.store is None else self._cache.part_numbers(remaining, self.store)
         rest: list[Any] = []  # neighbouring elements that are no messages
-        for item, number in zip(later, known, strict=False):
+        for item, number in zip(remaining, known, strict=False):
             if number is None and not isinstance(item, BaseMessage):
                 rest.append(item)
                 continue
             if rest:
-                items += self._chunks(map(self._serde.dumps_typed, rest), ELEMENTS)
+                items += self._add_chunks(map(self._serde.dumps_typed, rest), ELEMENTS)
                 rest = []
-            items.append(self._new_message(item) if number is None else self._known(number))
+            items.append(self._add_message(item) if number is None else self._known_range(number))
         if rest:
-            items += self._chunks(map(self._serde.dumps_typed, rest), ELEMENTS)
-        return [shelves.LIST, items]
+            items += self._add_chunks(map(self._serde.dumps_typed, rest), ELEMENTS)
+        return [value_store.LIST, items]
 
-    def _known(self, number: int) -> shelves.Range:
-        self.relied.append((number, number + 1))
-        return self.relied[-1]
+    def _known_range(self, number: int) -> value_store.Range:
+        self.relied_ranges.append((number, number + 1))
+        return self.relied_ranges[-1]
 
-    def _new_message(self, message: BaseMessage) -> int:
+    def _add_message(self, message: BaseMessage) -> int:
         mark = fingerprint(message)  # before it is written: what changes in between is then noticed
         prototype = None
-        written = body_of(message) if self._sharing == EVERYTHING else None
-        if written is not None and (message.id is None or _is_name(message.id)):
-            body, prototype = written
-            number = self._part(shelves.MESSAGE, body, message.id)
+        encoded = body_of(message) if self._sharing == SHARE_EVERYTHING else None
+        if encoded is not None and (message.id is None or _is_printable(message.id)):
+            body, prototype = encoded
+            number = self._add_part(value_store.MESSAGE_FORM, body, message.id)
         else:
             kind, body = self._serde.dumps_typed(message)
-            number = self._part(VALUE + kind, body)
-        self._new.append((message, ~number, mark, prototype))
+            number = self._add_part(VALUE_PREFIX + kind, body)
+        self._new_messages.append((message, ~number, mark, prototype))
         return number
 
-    def _chunked(self, kind: int, value: Any, typed: list[tuple[Any, ...]], form: str) -> shelves.Recipe:
-        if sum(len(each[-1]) for each in typed) <= SMALL:
-            return self._whole(value)
-        return [kind, self._chunks(typed, form)]
+    def _chunked_recipe(self, kind: int, value: Any, typed: list[tuple[Any, ...]], form: str) -> value_store.Recipe:
+        if sum(len(each[-1]) for each in typed) <= INLINE_BYTES:
+            return self._whole_recipe(value)
+        return [kind, self._add_chunks(typed, form)]
 
-    def _chunks(self, typed: Iterable[tuple[Any, ...]], form: str) -> list[int]:
+    def _add_chunks(self, typed: Iterable[tuple[Any, ...]], form: str) -> list[int]:
         """Cut what lies in a row into chunks that end where an element's own bytes say so."""
         numbers: list[int] = []
         chunk: list[Any] = []
         size = 0
 
         def close() -> None:
-            numbers.append(self._part(form, ormsgpack.packb(chunk, option=ormsgpack.OPT_REPLACE_SURROGATES)))
+            numbers.append(self._add_part(form, ormsgpack.packb(chunk, option=ormsgpack.OPT_REPLACE_SURROGATES)))
 
         for each in typed:
             data: bytes = each[-1]
-            if chunk and len(data) >= CHUNK:
+            if chunk and len(data) >= CHUNK_BYTES:
                 close()
                 chunk, size = [], 0
             chunk += each
             size += len(data)
-            if size >= 4 * CHUNK or len(data) >= CHUNK or zlib.crc32(data) % CHUNK < len(data) + OVERHEAD:
+            if (
+                size >= 4 * CHUNK_BYTES
+                or len(data) >= CHUNK_BYTES
+                or zlib.crc32(data) % CHUNK_BYTES < len(data) + CHUNK_OVERHEAD
+            ):
                 close()
                 chunk, size = [], 0
         if chunk:
             close()
         return numbers
 
-    def _whole(self, value: Any) -> shelves.Recipe:
+    def _whole_recipe(self, value: Any) -> value_store.Recipe:
         kind, data = self._serde.dumps_typed(value)
-        if len(data) <= SMALL:
-            return [shelves.WRITTEN, kind, bytes(data)]
-        return [shelves.PART, self._part(VALUE + kind, bytes(data))]
+        if len(data) <= INLINE_BYTES:
+            return [value_store.WRITTEN, kind, bytes(data)]
+        return [value_store.ONE_PART, self._add_part(VALUE_PREFIX + kind, bytes(data))]
 
-    def _part(self, form: str, body: bytes, name: str | None = None) -> int:
-        self.parts.append(shelves.StoredPart(form=form, name=name, body=body, loose=self._loose))
+    def _add_part(self, form: str, body: bytes, name: str | None = None) -> int:
+        self.parts.append(value_store.StoredPart(form=form, name=name, body=body, loose=self._loose))
         return ~(len(self.parts) - 1)
 
 
@@ -470,15 +494,15 @@ class ValueReading:
         self,
         serde: SerializerProtocol,
         known: KnownMessages,
-        shelf: shelves.StorePosition,
-        parts: Mapping[int, shelves.StoredPart | MessagePrototype],
+        store: value_store.StorePosition,
+        parts: Mapping[int, value_store.StoredPart | MessagePrototype],
     ) -> None:
         self._serde = serde
         self._cache = known
-        self._shelf = shelf
+        self._store = store
         self._parts = parts
 
-    def value(self, recipe: shelves.Recipe) -> Any:  # noqa: PLR0911 - one line for each kind
+    def read_value(self, recipe: value_store.Recipe) -> Any:  # noqa: PLR0911 - one line for each kind
         """Make the value that a recipe stands for.
 
         Raises:
@@ -486,55 +510,60 @@ class ValueReading:
             Exception: Whatever the serializer raises about bytes that it cannot read.
         """
         kind = recipe[0]
-        if kind == shelves.WRITTEN:
+        if kind == value_store.WRITTEN:
             return self._serde.loads_typed((recipe[1], recipe[2]))
-        if kind == shelves.PART:
-            [value] = self._part(recipe[1])
+        if kind == value_store.ONE_PART:
+            [value] = self._read_part(recipe[1])
             return value
-        if kind == shelves.LIST:
-            return self._list(recipe)
-        if kind == shelves.DICT:
-            return dict(item for a, b in shelves.read_ranges(recipe[1:]) for n in range(a, b) for item in self._part(n))
-        inner = map(self.value, recipe[2])
-        if kind == shelves.FIELDS:
+        if kind == value_store.LIST:
+            return self._read_list(recipe)
+        if kind == value_store.DICT:
+            return dict(
+                item
+                for a, b in value_store.decode_ranges(recipe[1:])
+                for n in range(a, b)
+                for item in self._read_part(n)
+            )
+        inner = map(self.read_value, recipe[2])
+        if kind == value_store.FIELDS:
             return dict(zip(recipe[1], inner, strict=True))
-        if kind == shelves.ITEMS:
+        if kind == value_store.ITEMS:
             return list(inner)
-        if kind == shelves.SEND:
+        if kind == value_store.SEND:
             argument, *timeout = inner
             return Send(recipe[1], argument, timeout=timeout[0] if timeout else None)
-        if kind == shelves.SNAPSHOT:
+        if kind == value_store.SNAPSHOT:
             return _DeltaSnapshot(*inner)
-        raise shelves.DamagedValue(f"recipes of kind {safe_repr(kind)} are not known")
+        raise value_store.DamagedValue(f"recipes of kind {safe_repr(kind)} are not known")
 
-    def _list(self, recipe: shelves.Recipe) -> list[Any]:
+    def _read_list(self, recipe: value_store.Recipe) -> list[Any]:
         value: list[Any] = []
-        parts, shelf = self._parts, self._shelf
-        for start, stop in shelves.read_ranges(recipe[1:]):
+        parts, store = self._parts, self._store
+        for start, stop in value_store.decode_ranges(recipe[1:]):
             for number in range(start, stop):
                 part = parts.get(number)
-                given = part.given if type(part) is MessagePrototype else None
-                if type(given) is MessageStamp and given.shelf == shelf and given.number == number:
+                stamp = part.given if type(part) is MessagePrototype else None
+                if type(stamp) is MessageStamp and stamp.shelf == store and stamp.number == number:
                     value.append(part.copy())  # type: ignore[union-attr]  # the usual case, without further ado
                 else:
-                    value += self._part(number)
+                    value += self._read_part(number)
         return value
 
-    def _part(self, number: int) -> Sequence[Any]:
+    def _read_part(self, number: int) -> Sequence[Any]:
         part = self._parts.get(number)
         if part is None:
-            raise shelves.DamagedValue(f"its part {number} is missing")
+            raise value_store.DamagedValue(f"its part {number} is missing")
         if type(part) is MessagePrototype:
-            return (self._copy(part, number),)
+            return (self._copy_message(part, number),)
         form, name, body, checksum, _ = part  # type: ignore[misc]  # a row, since it is no prototype
         if zlib.crc32(body) != checksum:
-            raise shelves.DamagedValue(f"the checksum of its part {number} does not fit")
-        if form == shelves.MESSAGE:
+            raise value_store.DamagedValue(f"the checksum of its part {number} does not fit")
+        if form == value_store.MESSAGE_FORM:
             if (prototype := prototype_of(body, name)) is not None:
-                self._cache.keep(self._shelf.shelf, number, prototype)
-                return (self._copy(prototype, number),)
+                self._cache.add_prototype(self._store.store_id, number, prototype)
+                return (self._copy_message(prototype, number),)
             message = message_of(body, name)
-            self._cache.stamp(message, self._shelf, number, fingerprint(message))
+            self._cache.stamp(message, self._store, number, fingerprint(message))
             return (message,)
         if form == ELEMENTS:
             typed = ormsgpack.unpackb(body)
@@ -543,35 +572,35 @@ class ValueReading:
             typed = ormsgpack.unpackb(body)
             rows = zip(typed[::3], typed[1::3], typed[2::3], strict=True)
             return [(key, self._serde.loads_typed((kind, data))) for key, kind, data in rows]
-        if not form.startswith(VALUE):
-            raise shelves.DamagedValue(f"parts of the form {safe_repr(form)} are not known")
-        value = self._serde.loads_typed((form.removeprefix(VALUE), body))
+        if not form.startswith(VALUE_PREFIX):
+            raise value_store.DamagedValue(f"parts of the form {safe_repr(form)} are not known")
+        value = self._serde.loads_typed((form.removeprefix(VALUE_PREFIX), body))
         if isinstance(value, BaseMessage):
-            self._cache.stamp(value, self._shelf, number, fingerprint(value))
+            self._cache.stamp(value, self._store, number, fingerprint(value))
         return (value,)
 
-    def _copy(self, prototype: MessagePrototype, number: int) -> BaseMessage:
-        self._cache.stamp_copies(prototype, self._shelf, number)
+    def _copy_message(self, prototype: MessagePrototype, number: int) -> BaseMessage:
+        self._cache.stamp_copies(prototype, self._store, number)
         return prototype.copy()
 
 
-NOTHING, MESSAGES, EVERYTHING = range(3)
+SHARE_NOTHING, SHARE_MESSAGES, SHARE_EVERYTHING = range(3)
 """The levels of sharing that a serializer allows."""
 
 
-def sharing(serde: SerializerProtocol) -> int:
+def sharing_level(serde: SerializerProtocol) -> int:
     """Return how much can be shared under a serializer."""
     if type(serde) is JsonPlusSerializer:
-        return EVERYTHING
+        return SHARE_EVERYTHING
     if type(serde) is EncryptedSerializer and type(serde.serde) is JsonPlusSerializer:
-        return MESSAGES
-    return NOTHING
+        return SHARE_MESSAGES
+    return SHARE_NOTHING
 
 
 def _is_deep(value: Any) -> bool:
     return (
         isinstance(value, list | dict | Send | _DeltaSnapshot | BaseMessage)
-        or (isinstance(value, str | bytes) and len(value) > SMALL)
+        or (isinstance(value, str | bytes) and len(value) > INLINE_BYTES)
         or (type(value) is tuple and _holds_messages(value))
     )
 
@@ -585,14 +614,14 @@ def _holds_messages(value: Any) -> bool:
     return isinstance(value, BaseMessage | Send)
 
 
-def _is_key(key: Any) -> bool:
+def _is_plain_key(key: Any) -> bool:
     """Return True if a dictionary key is stored unchanged.
 
     Halves of characters are not stored unchanged, and two such keys might become one.
     """
-    return type(key) is str and (key.isascii() or _HALVES.search(key) is None)
+    return type(key) is str and (key.isascii() or _SURROGATES.search(key) is None)
 
 
-def _is_name(text: Any) -> bool:
+def _is_printable(text: Any) -> bool:
     """Return True if both databases can store a text in a column."""
     return type(text) is str and text.isprintable()

@@ -14,7 +14,7 @@ A recipe is a small tree of lists. It is stored as MessagePack behind a CRC-32, 
 The shelf of a thread: parts of values, numbered in the order in which they came.
 
 There are two rows of numbers. The elements of channels that are lists stand in the first one, next to each other, so
-that a long list is one range. Everything else, such as what tasks write, stands in the second, from `LOOSE` on.
+that a long list is one range. Everything else, such as what tasks write, stands in the second, from `LOOSE_START` on.
 
 Nothing on a shelf is ever changed or moved, and no number is given twice. What no value needs any more is swept away
 now and then; the number of sweeps shows whether remembered places are still valid.
@@ -35,13 +35,13 @@ from langchain_agentmem.errors import BranchMoved
 from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.transaction import Rows
 
-WRITTEN, PART, LIST, DICT, FIELDS, ITEMS, SEND, SNAPSHOT = range(8)
+WRITTEN, ONE_PART, LIST, DICT, FIELDS, ITEMS, SEND, SNAPSHOT = range(8)
 
 Recipe: TypeAlias = list[Any]
 Range: TypeAlias = tuple[int, int]
 """The numbers of neighbouring parts: from the first, up to but without the second."""
 
-FARTHEST = 2**48
+MAX_PART_NUMBER = 2**48
 """Beyond all numbers of parts."""
 
 _CHECK_BYTES = 4
@@ -60,24 +60,24 @@ class DamagedValue(ValueError):
         self.checkpoint = checkpoint
 
 
-def guarded(data: bytes, beside: str = "") -> bytes:
+def add_checksum(data: bytes, extra_text: str = "") -> bytes:
     """Put a checksum before bytes.
 
     Args:
         data: The bytes.
-        beside: A text stored elsewhere that the checksum covers too.
+        extra_text: A text stored elsewhere that the checksum covers too.
     """
-    return zlib.crc32(data, zlib.crc32(beside.encode())).to_bytes(_CHECK_BYTES, "big") + data
+    return zlib.crc32(data, zlib.crc32(extra_text.encode())).to_bytes(_CHECK_BYTES, "big") + data
 
 
-def opened(blob: bytes, beside: str = "") -> bytes:
+def strip_checksum(blob: bytes, extra_text: str = "") -> bytes:
     """Check and remove the checksum.
 
     Raises:
         DamagedValue: The checksum does not match.
     """
     data = bytes(blob)[_CHECK_BYTES:]
-    checksum = zlib.crc32(data, zlib.crc32(beside.encode()))
+    checksum = zlib.crc32(data, zlib.crc32(extra_text.encode()))
     if len(blob) < _CHECK_BYTES or checksum != int.from_bytes(blob[:_CHECK_BYTES], "big"):
         raise DamagedValue("its checksum does not fit")
     return data
@@ -85,7 +85,7 @@ def opened(blob: bytes, beside: str = "") -> bytes:
 
 def pack(recipe: Recipe) -> bytes:
     """Write a recipe."""
-    return guarded(ormsgpack.packb(recipe, option=ormsgpack.OPT_REPLACE_SURROGATES))
+    return add_checksum(ormsgpack.packb(recipe, option=ormsgpack.OPT_REPLACE_SURROGATES))
 
 
 def unpack(blob: bytes) -> Recipe:
@@ -95,21 +95,23 @@ def unpack(blob: bytes) -> Recipe:
         DamagedValue: The data is not what was stored.
     """
     try:
-        recipe = ormsgpack.unpackb(opened(blob))
+        recipe = ormsgpack.unpackb(strip_checksum(blob))
     except ormsgpack.MsgpackDecodeError as error:
         raise DamagedValue(str(error)) from error
     if type(recipe) is not list or not recipe:
         raise DamagedValue("it is no recipe")
     try:
-        sound = all(type(low) is type(high) is int and 0 <= low <= high < FARTHEST for low, high in ranges_of(recipe))
+        is_valid = all(
+            type(low) is type(high) is int and 0 <= low <= high < MAX_PART_NUMBER for low, high in ranges_of(recipe)
+        )
     except (TypeError, ValueError, IndexError, KeyError, RecursionError) as error:
         raise DamagedValue(f"it is no recipe ({error})") from error
-    if not sound:
+    if not is_valid:
         raise DamagedValue("it is no recipe")
     return recipe
 
 
-def written_ranges(ranges: Iterable[Range]) -> list[int]:
+def encode_ranges(ranges: Iterable[Range]) -> list[int]:
     """Return ranges as gaps and lengths."""
     numbers: list[int] = []
     end = 0
@@ -119,8 +121,8 @@ def written_ranges(ranges: Iterable[Range]) -> list[int]:
     return numbers
 
 
-def read_ranges(numbers: list[int]) -> Iterator[Range]:
-    """Undo `written_ranges`."""
+def decode_ranges(numbers: list[int]) -> Iterator[Range]:
+    """Undo `encode_ranges`."""
     end = 0
     for gap, length in zip(numbers[::2], numbers[1::2], strict=True):
         start = end + gap
@@ -131,10 +133,10 @@ def read_ranges(numbers: list[int]) -> Iterator[Range]:
 def ranges_of(recipe: Recipe) -> Iterator[Range]:
     """Yield every range of parts that a recipe needs, in no particular order."""
     kind = recipe[0]
-    if kind == PART:
+    if kind == ONE_PART:
         yield recipe[1], recipe[1] + 1
     elif kind in (LIST, DICT):
-        yield from read_ranges(recipe[1:])
+        yield from decode_ranges(recipe[1:])
     elif kind != WRITTEN:
         for inner in recipe[2]:
             yield from ranges_of(inner)
@@ -142,63 +144,65 @@ def ranges_of(recipe: Recipe) -> Iterator[Range]:
 
 def has_parts(recipe: Recipe) -> bool:
     """Return True if a recipe needs any part of the shelf."""
-    return recipe[0] in (PART, LIST, DICT) or (recipe[0] != WRITTEN and any(map(has_parts, recipe[2])))
+    return recipe[0] in (ONE_PART, LIST, DICT) or (recipe[0] != WRITTEN and any(map(has_parts, recipe[2])))
 
 
-def moved(recipe: Recipe, place: Callable[[int], int]) -> Recipe:
+def renumber(recipe: Recipe, number_of: Callable[[int], int]) -> Recipe:
     """Return a recipe with the part numbers of another shelf.
 
     Args:
         recipe: A recipe.
-        place: Returns the number there of a part here.
+        number_of: Returns the number there of a part here.
     """
-    return rebuilt(recipe, place, lambda each: [each[0], *written_ranges(runs(list(map(place, _numbers(each)))))])
+    return map_recipe(
+        recipe, number_of, lambda each: [each[0], *encode_ranges(to_ranges(list(map(number_of, _part_numbers(each)))))]
+    )
 
 
-def rebuilt(recipe: Recipe, part: Callable[[Any], Any], listed: Callable[[Recipe], Recipe]) -> Recipe:
+def map_recipe(recipe: Recipe, replace_part: Callable[[Any], Any], replace_list: Callable[[Recipe], Recipe]) -> Recipe:
     """Return a recipe with other parts.
 
     Args:
         recipe: A recipe.
-        part: Returns the replacement of a number.
-        listed: Returns the replacement of a recipe of ranges.
+        replace_part: Returns the replacement of a number.
+        replace_list: Returns the replacement of a recipe of ranges.
     """
 
-    def again(recipe: Recipe) -> Recipe:
-        return rebuilt(recipe, part, listed)
+    def map_inner(recipe: Recipe) -> Recipe:
+        return map_recipe(recipe, replace_part, replace_list)
 
     kind = recipe[0]
-    if kind == PART:
-        return [PART, part(recipe[1])]
+    if kind == ONE_PART:
+        return [ONE_PART, replace_part(recipe[1])]
     if kind in (LIST, DICT):
-        return listed(recipe)
-    return recipe if kind == WRITTEN else [kind, recipe[1], list(map(again, recipe[2]))]
+        return replace_list(recipe)
+    return recipe if kind == WRITTEN else [kind, recipe[1], list(map(map_inner, recipe[2]))]
 
 
-def _numbers(recipe: Recipe) -> Iterator[int]:
+def _part_numbers(recipe: Recipe) -> Iterator[int]:
     """Yield the numbers in a recipe of ranges."""
-    return (number for start, stop in read_ranges(recipe[1:]) for number in range(start, stop))
+    return (number for start, stop in decode_ranges(recipe[1:]) for number in range(start, stop))
 
 
-def runs(numbers: list[int]) -> list[Range]:
+def to_ranges(numbers: list[int]) -> list[Range]:
     """Return the fewest ranges for some numbers, in their order."""
     if numbers and numbers == list(range(numbers[0], numbers[0] + len(numbers))):
         return [(numbers[0], numbers[0] + len(numbers))]  # the usual case, without a loop
-    return merged((number, number + 1) for number in numbers)
+    return merge_adjacent((number, number + 1) for number in numbers)
 
 
-def merged(ranges: Iterable[Range]) -> list[Range]:
+def merge_adjacent(ranges: Iterable[Range]) -> list[Range]:
     """Return ranges in their order, with adjacent ones joined."""
-    found: list[Range] = []
+    joined: list[Range] = []
     for start, stop in ranges:
-        if found and found[-1][1] == start:
-            found[-1] = found[-1][0], stop
+        if joined and joined[-1][1] == start:
+            joined[-1] = joined[-1][0], stop
         else:
-            found.append((start, stop))
-    return found
+            joined.append((start, stop))
+    return joined
 
 
-def covered(ranges: Iterable[Range]) -> list[Range]:
+def union_ranges(ranges: Iterable[Range]) -> list[Range]:
     """Return the union of ranges, ascending and disjoint."""
     union: list[Range] = []
     for start, stop in sorted(set(ranges)):
@@ -209,12 +213,12 @@ def covered(ranges: Iterable[Range]) -> list[Range]:
     return union
 
 
-def without(ranges: Iterable[Range], others: Iterable[Range]) -> Iterator[Range]:
+def subtract_ranges(ranges: Iterable[Range], others: Iterable[Range]) -> Iterator[Range]:
     """Yield the parts of some ranges that no other range contains, in their order."""
-    apart = covered(others)
+    excluded = union_ranges(others)
     for start, stop in ranges:
         low = start
-        for begin, end in apart:
+        for begin, end in excluded:
             if end > low and begin < stop:
                 if low < begin:
                     yield low, begin
@@ -223,7 +227,7 @@ def without(ranges: Iterable[Range], others: Iterable[Range]) -> Iterator[Range]
             yield low, stop
 
 
-def repeated(ranges: Iterable[Range]) -> Counter[int]:
+def count_repeats(ranges: Iterable[Range]) -> Counter[int]:
     """Return the parts that several ranges contain, with the number of these ranges."""
     times: Counter[int] = Counter()
     end = 0
@@ -234,23 +238,23 @@ def repeated(ranges: Iterable[Range]) -> Counter[int]:
     return times
 
 
-LOOSE = 2**40
+LOOSE_START = 2**40
 """The first number of the second row."""
-MESSAGE = "message"
+MESSAGE_FORM = "message"
 """The form of a part that is the body of a message."""
 MOST_RANGES = 64
 """Ranges in one list. With more, neighbouring ones are put on the shelf once more, as one."""
 
 
-_Key: TypeAlias = tuple[bytes, str, str | None]
+_PartKey: TypeAlias = tuple[bytes, str, str | None]
 """The identity of a part: the digest of the body, the form and the name."""
 
 
 class StorePosition(NamedTuple):
     """A shelf as it was seen: its id, and how often it was swept."""
 
-    shelf: int
-    swept: int
+    store_id: int
+    sweep_count: int
 
 
 class StoredPart(NamedTuple):
@@ -281,14 +285,14 @@ class DraftValues(Protocol):
     They were made for a shelf as last seen, on whose parts they may rely.
     """
 
-    shelf: StorePosition | None
+    store: StorePosition | None
     parts: list[StoredPart]
-    relied: list[Range]
+    relied_ranges: list[Range]
 
-    def settle(self, recipe: Recipe, numbers: Sequence[int], tidy: Tidy) -> Recipe:
+    def assign_numbers(self, recipe: Recipe, numbers: Sequence[int], tidy: Tidy) -> Recipe:
         """Give the parts of a recipe their numbers."""
 
-    def stamp(self, shelf: StorePosition, numbers: Sequence[int], moves: Mapping[int, int]) -> None:
+    def stamp_messages(self, store: StorePosition, numbers: Sequence[int], moves: Mapping[int, int]) -> None:
         """Remember the places of the messages, after the commit."""
 
 
@@ -296,44 +300,44 @@ Recall: TypeAlias = Callable[[int, list[Range]], tuple[dict[int, Any], list[Rang
 """Called with a shelf and ranges of its parts; returns the known parts and the ranges of those to read."""
 
 
-def nothing_known(shelf: int, ranges: list[Range]) -> tuple[dict[int, Any], list[Range]]:
+def recall_nothing(store_id: int, ranges: list[Range]) -> tuple[dict[int, Any], list[Range]]:
     """Return no known parts: a `Recall` that reads everything."""
-    del shelf
+    del store_id
     return {}, ranges
 
 
-def fits(tx: Transaction, place: StorePosition, draft: DraftValues) -> bool:
+def has_relied_parts(tx: Transaction, store: StorePosition, draft: DraftValues) -> bool:
     """Return True if the parts that a draft relies on are on a shelf.
 
     Parts never change, but they may be swept away.
 
     Args:
         tx: The transaction.
-        place: The shelf as it is.
+        store: The shelf as it is.
         draft: The values taken apart for a shelf as last seen.
     """
-    if draft.shelf == place or not draft.relied:
+    if draft.store == store or not draft.relied_ranges:
         return True
-    if draft.shelf is None or draft.shelf.shelf != place.shelf:
+    if draft.store is None or draft.store.store_id != store.store_id:
         return False
     return all(
-        len(query.part_hashes(tx, shelf=place.shelf, low=low, high=high)) == high - low
-        for low, high in covered(draft.relied)
+        len(query.part_hashes(tx, store=store.store_id, low=low, high=high)) == high - low
+        for low, high in union_ranges(draft.relied_ranges)
     )
 
 
-def shelve(
+def write_parts(
     tx: Transaction,
-    place: StorePosition,
+    store: StorePosition,
     draft: DraftValues,
     recipes: Sequence[Recipe],
-    writer: ShelfWriter | None = None,
-) -> tuple[list[bytes], ShelfWriter | None]:
+    writer: StoreWriter | None = None,
+) -> tuple[list[bytes], StoreWriter | None]:
     """Put the parts of a draft on a shelf, those that are not there already.
 
     Args:
         tx: The transaction.
-        place: The shelf, which the draft fits.
+        store: The shelf, which the draft fits.
         draft: The values taken apart.
         recipes: Their recipes.
         writer: Holds a shelf for the parts of this draft already. Default: the shelf is held now, if need be.
@@ -346,49 +350,49 @@ def shelve(
     """
     if not any(map(has_parts, recipes)):
         return [pack(recipe) for recipe in recipes], None
-    if writer is None or writer.shelf != place.shelf:
-        writer = ShelfWriter(tx, place.shelf, draft.parts)
-    writer.put(place)
-    packed = [pack(draft.settle(recipe, writer.numbers, writer.tidy)) for recipe in recipes]
-    writer.copy_parts(place)
+    if writer is None or writer.store_id != store.store_id:
+        writer = StoreWriter(tx, store.store_id, draft.parts)
+    writer.put(store)
+    packed = [pack(draft.assign_numbers(recipe, writer.numbers, writer.tidy_ranges)) for recipe in recipes]
+    writer.copy_parts(store)
     return packed, writer
 
 
-def shelve_messages(tx: Transaction, place: StorePosition, bodies: Sequence[bytes]) -> tuple[bytes, list[bytes]]:
+def write_messages(tx: Transaction, store: StorePosition, bodies: Sequence[bytes]) -> tuple[bytes, list[bytes]]:
     """Put messages without ids on a shelf, those that are not there already.
 
     Args:
         tx: The transaction.
-        place: The shelf as it is.
+        store: The shelf as it is.
         bodies: The bodies of the messages.
 
     Returns:
         The recipe of the list of them, and the digests of their bodies.
     """
-    writer = ShelfWriter(tx, place.shelf, [StoredPart(MESSAGE, None, body) for body in bodies])
-    writer.put(place)
-    ranges = writer.tidy(runs(writer.numbers), False)  # noqa: FBT003 - see Tidy
-    writer.copy_parts(place)
-    return pack([LIST, *written_ranges(ranges)]), [digest for digest, _, _ in writer.keys]
+    writer = StoreWriter(tx, store.store_id, [StoredPart(MESSAGE_FORM, None, body) for body in bodies])
+    writer.put(store)
+    ranges = writer.tidy_ranges(to_ranges(writer.numbers), False)  # noqa: FBT003 - see Tidy
+    writer.copy_parts(store)
+    return pack([LIST, *encode_ranges(ranges)]), [digest for digest, _, _ in writer.keys]
 
 
-def hold(tx: Transaction, place: StorePosition, *, listed: int = 0) -> None:
+def lock_store(tx: Transaction, store: StorePosition, *, count: int = 0) -> None:
     """Keep others from the shelf until the transaction ends.
 
     Args:
         tx: The transaction.
-        place: The shelf as it was seen.
-        listed: The count of numbers to take from the first row. Default: 0.
+        store: The shelf as it was seen.
+        count: The count of numbers to take from the first row. Default: 0.
 
     Raises:
         BranchMoved: The shelf was swept meanwhile, or is gone; the operation begins again.
     """
-    rows = query.take_numbers(tx, shelf=place.shelf, listed=listed)
-    if not rows or rows[0]["swept"] != place.swept:
+    rows = query.reserve_part_numbers(tx, store=store.store_id, count=count)
+    if not rows or rows[0]["sweep_count"] != store.sweep_count:
         raise BranchMoved
 
 
-class ShelfWriter:
+class StoreWriter:
     """Puts parts on a shelf, and holds the shelf until the transaction ends.
 
     The shelf is locked before the bodies of its parts, as wherever both are needed, which prevents deadlocks. Making
@@ -396,88 +400,92 @@ class ShelfWriter:
 
     Args:
         tx: The transaction.
-        shelf: The shelf's id; it need not exist.
+        store_id: The shelf's id; it need not exist.
         parts: The parts.
 
     Attributes:
-        shelf: The shelf's id.
+        store_id: The shelf's id.
         keys: The digest, form and name of each part.
         numbers: The number of each part, after `put`.
         moves: The new numbers of parts that were copied.
     """
 
-    def __init__(self, tx: Transaction, shelf: int, parts: Sequence[StoredPart]) -> None:
-        self.shelf = shelf
-        self.keys: list[_Key] = [(queries.digest(part.body), part.form, part.name) for part in parts]
+    def __init__(self, tx: Transaction, store_id: int, parts: Sequence[StoredPart]) -> None:
+        self.store_id = store_id
+        self.keys: list[_PartKey] = [(queries.digest(part.body), part.form, part.name) for part in parts]
         self.numbers: list[int] = []
         self.moves: dict[int, int] = {}
         self._tx = tx
         self._parts = parts
-        self._row = query.lock_shelf.ahead(tx, shelf=shelf)
-        self._known: Rows = ()
+        self._store_row = query.lock_store.lazy(tx, store=store_id)
+        self._known_rows: Rows = ()
         if parts:
-            asked = [(key.hex(), form, name) for key, form, name in dict.fromkeys(self.keys)]
-            self._known = query.known_parts.ahead(tx, shelf=shelf, keys=json.dumps(asked))
+            wanted = [(key.hex(), form, name) for key, form, name in dict.fromkeys(self.keys)]
+            self._known_rows = query.known_parts.lazy(tx, store=store_id, keys=json.dumps(wanted))
         self._copies: list[tuple[int, int, int]] = []
         self._first = self._following = 0
 
-    def put(self, place: StorePosition) -> None:
+    def put(self, store: StorePosition) -> None:
         """Store the parts that are not on the shelf.
 
         The writes wait for nothing, so that other writers wait only briefly.
 
         Args:
-            place: The shelf as last seen.
+            store: The shelf as last seen.
 
         Raises:
             BranchMoved: The shelf was swept meanwhile, or does not exist; the operation begins again.
         """
-        if not self._row or self._row[0]["swept"] != place.swept:
+        if not self._store_row or self._store_row[0]["sweep_count"] != store.sweep_count:
             raise BranchMoved
-        listed, first = int(self._row[0]["listed"]), int(self._row[0]["loose"])
-        known: dict[_Key, set[int]] = {}
-        for row in self._known:
-            known.setdefault((bytes(row["hash"]), row["form"], row["name"]), set()).add(row["number"])
-        found = _known_numbers(self.keys, self._parts, known)
-        added = [(key, part) for key, part, number in zip(self.keys, self._parts, found, strict=True) if number is None]
-        there = {key for key, _, _ in known}
-        queries.store(self._tx, {key[0]: part.body for key, part in added if key[0] not in there})
+        listed, first = int(self._store_row[0]["next_element"]), int(self._store_row[0]["next_part"])
+        known: dict[_PartKey, set[int]] = {}
+        for row in self._known_rows:
+            known.setdefault((bytes(row["hash"]), row["encoding"], row["name"]), set()).add(row["number"])
+        known_numbers = _known_numbers(self.keys, self._parts, known)
+        added = [
+            (key, part)
+            for key, part, number in zip(self.keys, self._parts, known_numbers, strict=True)
+            if number is None
+        ]
+        stored_hashes = {key for key, _, _ in known}
+        queries.store_bodies(self._tx, {key[0]: part.body for key, part in added if key[0] not in stored_hashes})
         loose = dict.fromkeys(key for key, part in added if part.loose)
         count = sum(not part.loose for _, part in added)
         if count or loose:
-            query.use_numbers(self._tx, shelf=self.shelf, listed=listed + count, loose=first + len(loose))
+            query.set_numbers(self._tx, store=self.store_id, next_element=listed + count, next_part=first + len(loose))
         assigned = {key: first + index for index, key in enumerate(loose)}
         new: dict[int, dict[str, object]] = {}
-        for key, part, number in zip(self.keys, self._parts, found, strict=True):
+        for key, part, number in zip(self.keys, self._parts, known_numbers, strict=True):
             if number is None:
                 number = assigned[key] if part.loose else listed  # noqa: PLW2901 - it has its number now
                 listed += not part.loose
-                new[number] = {"shelf": self.shelf, "number": number, "form": part.form, "name": part.name}
+                new[number] = {"store": self.store_id, "number": number, "encoding": part.form, "name": part.name}
                 new[number] |= {"hash": key[0], "checksum": zlib.crc32(part.body)}
             self.numbers.append(number)
         if new:
             rows = list(new.values())
-            query.insert_part(self._tx, **rows[0]) if len(rows) == 1 else query.insert_part.many(self._tx, rows)
+            query.insert_part(self._tx, **rows[0]) if len(rows) == 1 else query.insert_part.run_many(self._tx, rows)
         self._first = self._following = listed
 
-    def tidy(self, ranges: list[Range], listed: bool) -> list[Range]:  # noqa: FBT001 - see Tidy
+    def tidy_ranges(self, ranges: list[Range], listed: bool) -> list[Range]:  # noqa: FBT001 - see Tidy
         """Join ranges if there are too many, and copy those of a channel's list to the first row."""
-        if listed and any(high > LOOSE for _, high in ranges):
-            ranges = merged([self._copied([each]) if each[1] > LOOSE else each for each in ranges])
+        if listed and any(high > LOOSE_START for _, high in ranges):
+            ranges = merge_adjacent([self._plan_copy([each]) if each[1] > LOOSE_START else each for each in ranges])
         while len(ranges) > MOST_RANGES:
             width = MOST_RANGES // 2
-            at = _lightest(ranges, width)
-            ranges = [*ranges[:at], self._copied(ranges[at : at + width]), *ranges[at + width :]]
+            at = _lightest_index(ranges, width)
+            ranges = [*ranges[:at], self._plan_copy(ranges[at : at + width]), *ranges[at + width :]]
         return ranges
 
-    def copy_parts(self, place: StorePosition) -> None:
-        """Store the copies that `tidy` needs: parts that are stored again in the first row."""
+    def copy_parts(self, store: StorePosition) -> None:
+        """Store the copies that `tidy_ranges` needs: parts that are stored again in the first row."""
         if self._copies:
-            hold(self._tx, place, listed=self._following - self._first)
+            lock_store(self._tx, store, count=self._following - self._first)
         for low, high, shift in self._copies:
-            query.copy_parts(self._tx, shelf=self.shelf, target=self.shelf, low=low, high=high, shift=shift)
+            query.copy_parts(self._tx, store=self.store_id, target=self.store_id, low=low, high=high, shift=shift)
 
-    def _copied(self, ranges: Iterable[Range]) -> Range:
+    def _plan_copy(self, ranges: Iterable[Range]) -> Range:
         start = self._following
         for low, high in ranges:
             shift = self._following - low
@@ -487,21 +495,21 @@ class ShelfWriter:
         return start, self._following
 
 
-def fetch(tx: Transaction, shelf: int, recipes: Iterable[Recipe], recall: Recall) -> dict[int, Any]:
+def fetch_parts(tx: Transaction, store_id: int, recipes: Iterable[Recipe], recall: Recall) -> dict[int, Any]:
     """Read all the parts that some recipes need, each once.
 
     Args:
         tx: The transaction.
-        shelf: The shelf's id.
+        store_id: The shelf's id.
         recipes: The recipes.
         recall: Returns the parts that are known without reading them.
 
     Returns:
         A `StoredPart` for each number, or the result of `recall` for it.
     """
-    found, missing = recall(shelf, covered(each for recipe in recipes for each in ranges_of(recipe)))
+    found, missing = recall(store_id, union_ranges(each for recipe in recipes for each in ranges_of(recipe)))
     if missing:
-        rows = query.parts_in(tx, shelf=shelf, ranges=json.dumps(missing))
+        rows = query.parts_in_ranges(tx, store=store_id, ranges=json.dumps(missing))
         if rows and isinstance(rows[0], Mapping):
             rows = [tuple(row.values()) for row in rows]
         for number, form, name, checksum, body in rows:
@@ -509,50 +517,50 @@ def fetch(tx: Transaction, shelf: int, recipes: Iterable[Recipe], recall: Recall
     return found
 
 
-def adopt(tx: Transaction, place: StorePosition, parts: Mapping[int, StoredPart]) -> dict[int, int]:
+def import_parts(tx: Transaction, store: StorePosition, parts: Mapping[int, StoredPart]) -> dict[int, int]:
     """Put parts of another database on a shelf.
 
     Args:
         tx: The transaction.
-        place: The shelf.
+        store: The shelf.
         parts: The parts, by their numbers there.
 
     Returns:
         The number here of each.
     """
-    writer = ShelfWriter(tx, place.shelf, list(parts.values()))
-    writer.put(place)
+    writer = StoreWriter(tx, store.store_id, list(parts.values()))
+    writer.put(store)
     return dict(zip(parts, writer.numbers, strict=True))
 
 
-def sweep(tx: Transaction, shelf: int) -> None:
+def sweep_store(tx: Transaction, store_id: int) -> None:
     """Take away the values that no checkpoint has any more, and the parts that no value needs."""
-    query.clear_litter(tx, shelf=shelf)  # first, so that nobody puts anything on the shelf meanwhile
-    lines = query.shelf_lines(tx, shelf=shelf)
-    drop_unneeded(tx, shelf, [each for line in lines for each in _sweep_line(tx, line["id"])])
+    query.reset_removed_count(tx, store=store_id)  # first, so that nobody puts anything on the shelf meanwhile
+    namespaces = query.ns_of_store(tx, store=store_id)
+    delete_unneeded(tx, store_id, [each for row in namespaces for each in _sweep_values(tx, row["id"])])
 
 
-def drop_unneeded(tx: Transaction, shelf: int, needed: Iterable[Range]) -> None:
+def delete_unneeded(tx: Transaction, store_id: int, needed: Iterable[Range]) -> None:
     """Delete the parts of a shelf outside the needed ranges, and contents unused elsewhere.
 
     Args:
         tx: The transaction.
-        shelf: The shelf.
+        store_id: The shelf.
         needed: The ranges of the parts that stay.
     """
     hashes: set[bytes] = set()
-    for low, high in without([(0, FARTHEST)], needed):
-        rows = query.part_hashes(tx, shelf=shelf, low=low, high=high)
+    for low, high in subtract_ranges([(0, MAX_PART_NUMBER)], needed):
+        rows = query.part_hashes(tx, store=store_id, low=low, high=high)
         if rows:
             hashes.update(bytes(row["hash"]) for row in rows)
-            query.delete_parts(tx, shelf=shelf, low=low, high=high)
+            query.delete_parts(tx, store=store_id, low=low, high=high)
     if hashes:
-        query.note_sweep(tx, shelf=shelf)
-        queries.collect(tx, hashes)
+        query.count_sweep(tx, store=store_id)
+        queries.collect_bodies(tx, hashes)
 
 
 def _known_numbers(
-    keys: Sequence[_Key], parts: Sequence[StoredPart], known: Mapping[_Key, set[int]]
+    keys: Sequence[_PartKey], parts: Sequence[StoredPart], known: Mapping[_PartKey, set[int]]
 ) -> list[int | None]:
     """Return the numbers of parts that are stored already; None for those to be stored.
 
@@ -566,31 +574,31 @@ def _known_numbers(
         number: int | None = last + 1
         if part.loose:
             number = min(numbers, default=None)
-        elif number not in numbers or number in used or number >= LOOSE:
-            there = {each for each in numbers if each < LOOSE} - used
-            joined = {each for each in there if following and each + 1 in known.get(following, ())}
-            number = max(joined or there, default=None)
+        elif number not in numbers or number in used or number >= LOOSE_START:
+            candidates = {each for each in numbers if each < LOOSE_START} - used
+            followed = {each for each in candidates if following and each + 1 in known.get(following, ())}
+            number = max(followed or candidates, default=None)
         if not part.loose:
-            last = LOOSE if number is None else number
+            last = LOOSE_START if number is None else number
             used.add(last)
         found.append(number)
     return found
 
 
-def _sweep_line(tx: Transaction, line: int) -> list[Range]:
+def _sweep_values(tx: Transaction, ns_id: int) -> list[Range]:
     """Delete the values of a line that are in no checkpoint; return the ranges still needed."""
-    checkpoints = query.line_versions(tx, line=line)
+    checkpoints = query.ns_versions(tx, ns_id=ns_id)
     alive = {pair for row in checkpoints for pair in json.loads(row["versions"]).items()}
-    values = query.line_values(tx, line=line)
+    values = query.ns_values(tx, ns_id=ns_id)
     dead = [row for row in values if (row["channel"], row["version"]) not in alive]
     if dead:
-        gone = [{"line": line, "channel": row["channel"], "version": row["version"]} for row in dead]
-        query.delete_value.many(tx, gone)
-    kept = [row for row in values if (row["channel"], row["version"]) in alive]
-    return [each for row in (*kept, *query.line_writes(tx, line=line)) for each in ranges_of(unpack(row["recipe"]))]
+        dead_keys = [{"ns_id": ns_id, "channel": row["channel"], "version": row["version"]} for row in dead]
+        query.delete_value.run_many(tx, dead_keys)
+    live = [row for row in values if (row["channel"], row["version"]) in alive]
+    return [each for row in (*live, *query.ns_writes(tx, ns_id=ns_id)) for each in ranges_of(unpack(row["recipe"]))]
 
 
-def _lightest(ranges: Sequence[Range], width: int) -> int:
+def _lightest_index(ranges: Sequence[Range], width: int) -> int:
     """Return where so many neighbouring ranges have the fewest parts."""
     sizes = [0, *accumulate(high - low for low, high in ranges)]
     weights = [after - before for before, after in zip(sizes, sizes[width:], strict=False)]

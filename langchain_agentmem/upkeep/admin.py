@@ -23,33 +23,41 @@ from pathlib import Path
 from typing import Any
 
 from langchain_agentmem import errors
-from langchain_agentmem.base.argument_checks import check_flag, check_whole, text_given
-from langchain_agentmem.base.clock import EPOCH, micros, moment, time_given
+from langchain_agentmem.base.argument_checks import check_flag, check_integer, check_text
+from langchain_agentmem.base.clock import EPOCH, check_time, from_micros, to_micros
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
-from langchain_agentmem.base.events import Progress, ThreadMoved, Watch, listener_given
-from langchain_agentmem.base.files import check_free, path_of_file
-from langchain_agentmem.base.namespaces import NESTED, Namespace, ThreadKey, id_of, namespace_of, path_of, range_of
-from langchain_agentmem.base.safe_repr import one_line, without_passwords
+from langchain_agentmem.base.events import Progress, ThreadMoved, Watch, check_callable
+from langchain_agentmem.base.files import check_no_file, check_path
+from langchain_agentmem.base.namespaces import (
+    NESTED_SEPARATOR,
+    Namespace,
+    ThreadKey,
+    check_id,
+    namespace_of,
+    path_of,
+    path_range,
+)
+from langchain_agentmem.base.safe_repr import join_lines, mask_passwords
 from langchain_agentmem.conversations import message_log, prompt_notes
-from langchain_agentmem.conversations.message_log import ALL, count_given
-from langchain_agentmem.conversations.persistence import checked_retention
-from langchain_agentmem.messages.message import decode_body, plain
+from langchain_agentmem.conversations.log_memory import check_retention
+from langchain_agentmem.conversations.message_log import NO_LIMIT, check_count
+from langchain_agentmem.messages.message import decode_body, escape_name
 from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.search.analysis import question
+from langchain_agentmem.search.analysis import analyze_query
 from langchain_agentmem.storage import Operation, Transaction, is_pool, name_of, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.engine import HealthCheck, Sizes
 from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.storage.sqlite import SqliteEngine
 from langchain_agentmem.storage.transaction import Row
-from langchain_agentmem.tracing import given_only
+from langchain_agentmem.tracing import drop_none
 from langchain_agentmem.upkeep import integrity
 from langchain_agentmem.upkeep.database_copy import CopyReport, copy, export, rekey, restore
 from langchain_agentmem.upkeep.integrity import VerifyReport
 from langchain_agentmem.upkeep.maintenance import Upkeep
 
-_TABLES: Mapping[str, tuple[str, ...]] = {
+_OTHER_TABLES: Mapping[str, tuple[str, ...]] = {
     "shared content": ("content",),
     "other": ("namespace", "receipt", "agentmem_migration", "lease", "sqlite_schema", "sqlite_sequence"),
 }
@@ -70,7 +78,7 @@ def bytes_by_part(sizes: Sizes) -> dict[str, int]:
 
 def tables_by_part() -> dict[str, Sequence[str]]:
     """Return the tables of each part of the database."""
-    return dict(_TABLES) | {name: tables for part in all_parts().all for name, tables in part.tables.items()}
+    return dict(_OTHER_TABLES) | {name: tables for part in all_parts().all for name, tables in part.tables.items()}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,18 +132,18 @@ class BranchSummary:
         name: The name of the branch.
         parent: The name of the branch that it was forked from; None for a root.
         created_at: The time of its creation, in UTC.
-        own: Number of values, events, records, facts and so on that lie on the branch itself. Those inherited from
-            its parent are not counted.
+        own_entries: Number of values, events, records, facts and so on that lie on the branch itself. Those inherited
+            from its parent are not counted.
     """
 
     namespace: Namespace
     name: str
     parent: str | None
     created_at: datetime
-    own: int
+    own_entries: int
 
 
-LONGEST_TITLE = 120
+MAX_TITLE_CHARS = 120
 """The maximum length of the title of a thread, in characters."""
 
 
@@ -165,7 +173,7 @@ class NamespaceSummary:
     bytes: int
 
 
-_COUNTS = tuple(each.name for each in fields(NamespaceSummary) if each.name != "namespace")
+_COUNT_FIELDS = tuple(each.name for each in fields(NamespaceSummary) if each.name != "namespace")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -206,7 +214,7 @@ class PruneReport:
     dry_run: bool = False
 
 
-_MOST_DAYS = 3_660
+_MAX_DAYS = 3_660
 
 
 class Admin(Upkeep):
@@ -255,27 +263,34 @@ class Admin(Upkeep):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        where = self.database.scopes.resolve(namespace, bare=True)
-        asked = {"thread_id": thread_id, "query": query, "role": role, "since": since, "until": until, "limit": limit}
-        shown = partial(given_only, {"namespace": where, **asked, "offset": offset})
-        said = None if query is None else text_given(query, "query")
-        low, high = range_of(where)
-        found = {
+        resolved = self.database.scopes.resolve(namespace, optional=True)
+        arguments = {
+            "thread_id": thread_id,
+            "query": query,
+            "role": role,
+            "since": since,
+            "until": until,
+            "limit": limit,
+        }
+        inputs = partial(drop_none, {"namespace": resolved, **arguments, "offset": offset})
+        text = None if query is None else check_text(query, "query")
+        low, high = path_range(resolved)
+        parameters = {
             "low": low,
             "high": high,
-            "name": None if thread_id is None else id_of(thread_id, "thread"),
-            "mark": NESTED,
-            "said": plain(said) or None,
-            "terms": json.dumps([] if said is None else question(said).terms),
-            "role": None if role is None else plain(text_given(role, "role")),
-            "since": -ALL if since is None else time_given(since, "since"),
-            "until": ALL if until is None else time_given(until, "until"),
+            "name": None if thread_id is None else check_id(thread_id, "thread"),
+            "nested_mark": NESTED_SEPARATOR,
+            "text": escape_name(text) or None,
+            "terms": json.dumps([] if text is None else analyze_query(text).terms),
+            "role": None if role is None else escape_name(check_text(role, "role")),
+            "since": -NO_LIMIT if since is None else check_time(since, "since"),
+            "until": NO_LIMIT if until is None else check_time(until, "until"),
             "sizes": int(check_flag("sizes", sizes)),
-            "limit": ALL if limit is None else count_given("limit", limit),
-            "offset": count_given("offset", offset),
+            "limit": NO_LIMIT if limit is None else check_count("limit", limit),
+            "offset": check_count("offset", offset),
         }
 
-        return self.database.read("care.threads", partial(_list_threads, found=found, sizes=sizes), shown)
+        return self.database.read("care.threads", partial(_list_threads, parameters=parameters, sizes=sizes), inputs)
 
     athreads = awaited(threads)
 
@@ -291,7 +306,7 @@ class Admin(Upkeep):
         Raises:
             InvalidInput: The namespace is not valid.
         """
-        low, high, shown = self._listed(namespace)
+        low, high, inputs = self._resolve_range(namespace)
 
         def list_branches(tx: Transaction) -> list[BranchSummary]:
             return [
@@ -299,13 +314,13 @@ class Admin(Upkeep):
                     namespace=namespace_of(row["path"]),
                     name=row["name"],
                     parent=row["parent"],
-                    created_at=moment(row["created_at"]),
-                    own=row["own"],
+                    created_at=from_micros(row["created_at"]),
+                    own_entries=row["memory_count"],
                 )
-                for row in query.known_branches(tx, low=low, high=high)
+                for row in query.branch_overview(tx, low=low, high=high)
             ]
 
-        return self.database.read("care.branches", list_branches, shown)
+        return self.database.read("care.branches", list_branches, inputs)
 
     abranches = awaited(branches)
 
@@ -321,16 +336,18 @@ class Admin(Upkeep):
         Raises:
             InvalidInput: The namespace is not valid.
         """
-        low, high, shown = self._listed(namespace)
+        low, high, inputs = self._resolve_range(namespace)
 
         def list_namespaces(tx: Transaction) -> list[NamespaceSummary]:
-            rows = query.namespace_sizes(tx, low=low, high=high, mark=NESTED)
+            rows = query.namespace_sizes(tx, low=low, high=high, nested_mark=NESTED_SEPARATOR)
             return [
-                NamespaceSummary(namespace=namespace_of(row["path"]), **{name: int(row[name]) for name in _COUNTS})
+                NamespaceSummary(
+                    namespace=namespace_of(row["path"]), **{name: int(row[name]) for name in _COUNT_FIELDS}
+                )
                 for row in rows
             ]
 
-        return self.database.read("care.namespaces", list_namespaces, shown)
+        return self.database.read("care.namespaces", list_namespaces, inputs)
 
     anamespaces = awaited(namespaces)
 
@@ -347,19 +364,19 @@ class Admin(Upkeep):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        low, high, _ = self._listed(namespace)
-        check_whole("days", days, 1)
-        if days > _MOST_DAYS:
-            raise errors.InvalidInput(f"days must be {_MOST_DAYS:,} at most, not {days:,}.")
+        low, high, _ = self._resolve_range(namespace)
+        check_integer("days", days, 1)
+        if days > _MAX_DAYS:
+            raise errors.InvalidInput(f"days must be {_MAX_DAYS:,} at most, not {days:,}.")
         today = (self.database.clock() - EPOCH).days
         first = today - days + 1
 
         def count_days(tx: Transaction) -> list[DayCounts]:
-            found: dict[int, dict[str, int]] = {}
-            for row in query.written_by_day(tx, low=low, high=high, since=micros(EPOCH + timedelta(days=first))):
-                found.setdefault(int(row["day"]), {})[row["what"]] = row["written"]
+            counts: dict[int, dict[str, int]] = {}
+            for row in query.written_by_day(tx, low=low, high=high, since=to_micros(EPOCH + timedelta(days=first))):
+                counts.setdefault(int(row["day"]), {})[row["what"]] = row["written"]
             return [
-                DayCounts(day=(EPOCH + timedelta(days=number)).date(), **found.get(number, {}))
+                DayCounts(day=(EPOCH + timedelta(days=number)).date(), **counts.get(number, {}))
                 for number in range(first, today + 1)
             ]
 
@@ -391,15 +408,15 @@ class Admin(Upkeep):
         Raises:
             StorageError: The database cannot be read.
         """
-        within = self._below(None)
-        if within or self.database.scopes.within is not None:
-            return self.database.read("care.stats", partial(integrity.statistics, within=within), outputs=dict)
+        namespace = self._resolve_namespace(None)
+        if namespace or self.database.scopes.boundary is not None:
+            return self.database.read("care.stats", partial(integrity.statistics, namespace=namespace), outputs=dict)
         counts = self.database.read("care.stats", integrity.statistics, outputs=dict)
         engine = self.database.engine
         sizes = engine.sizes()
         parts = bytes_by_part(sizes)
-        every = {"bytes": sizes.total, "free_bytes": sizes.free, "log_bytes": sizes.log, "bytes_by_part": parts}
-        return {**counts, **every}
+        sizes_by_name = {"bytes": sizes.total, "free_bytes": sizes.free, "log_bytes": sizes.log, "bytes_by_part": parts}
+        return {**counts, **sizes_by_name}
 
     astats = awaited(stats)
 
@@ -409,9 +426,9 @@ class Admin(Upkeep):
         Args:
             progress: Receives the name of the next check: the pages, then each of the others.
         """
-        self._check_whole("verify")
-        make = partial(integrity.verify, self.database.engine, listener_given(progress, "progress"))
-        return self._run("care.verify", make)
+        self._check_unscoped("verify")
+        make = partial(integrity.verify, self.database.engine, check_callable(progress, "progress"))
+        return self._run_step("care.verify", make)
 
     averify = awaited(verify)
 
@@ -423,12 +440,12 @@ class Admin(Upkeep):
         Raises:
             InvalidInput: The memory is within a namespace.
         """
-        self._check_whole("diagnose")
+        self._check_unscoped("diagnose")
         url, engine = self.database.url, self.database.engine
-        place = None if not engine.lasting else str(url.conninfo) if is_pool(url) else os.fspath(url)
-        schema, key = engine.opening.schema, engine.opening.key
-        look = partial(integrity.diagnose, place, schema=schema, deep=False, key=key)
-        return self._run("care.diagnose", lambda: [*look()])
+        address = None if not engine.persistent else str(url.conninfo) if is_pool(url) else os.fspath(url)
+        schema, key = engine.options.schema, engine.options.key
+        run_checks = partial(integrity.diagnose, address, schema=schema, deep=False, key=key)
+        return self._run_step("care.diagnose", lambda: [*run_checks()])
 
     adiagnose = awaited(diagnose)
 
@@ -462,13 +479,13 @@ class Admin(Upkeep):
                 encrypted: use `copy` to encrypt it.
         """
         key = EncryptionKey.of(key)
-        self._check_whole("backup")
-        target, told, engine = path_of_file(path), listener_given(progress, "progress"), self.database.engine
-        check_free(target, force=check_flag("force", force))
-        make: Callable[[], object] = partial(export, engine, target, progress=told, key=key)
+        self._check_unscoped("backup")
+        target, watch, engine = check_path(path), check_callable(progress, "progress"), self.database.engine
+        check_no_file(target, force=check_flag("force", force))
+        make: Callable[[], object] = partial(export, engine, target, progress=watch, key=key)
         if isinstance(engine, SqliteEngine):
-            make = partial(engine.backup, target, told, key)
-        self._run("care.backup", make, {"path": path})
+            make = partial(engine.backup, target, watch, key)
+        self._run_step("care.backup", make, {"path": path})
         return target
 
     abackup = awaited(backup)
@@ -501,11 +518,11 @@ class Admin(Upkeep):
             StorageError: A database failed. The target is unchanged.
         """
         key = EncryptionKey.of(key)
-        self._check_whole("copy")
-        place = name_of(target)
-        told = listener_given(progress, "progress")
-        make = partial(copy, self.database.engine, place, force=force, progress=told, key=key)
-        return self._run("care.move", make, {"target": without_passwords(place)})
+        self._check_unscoped("copy")
+        name = name_of(target)
+        watch = check_callable(progress, "progress")
+        make = partial(copy, self.database.engine, name, force=force, progress=watch, key=key)
+        return self._run_step("care.move", make, {"target": mask_passwords(name)})
 
     acopy = awaited(copy)
 
@@ -524,15 +541,15 @@ class Admin(Upkeep):
         Raises:
             InvalidInput: The root has no such thread, the namespace has one, or a copy shares its memory.
         """
-        self._check_whole("adopt")
-        given = {"thread_id": thread_id, "namespace": namespace}
-        name, path = id_of(thread_id, "thread"), path_of(self.database.scopes.checked(namespace))
+        self._check_unscoped("adopt")
+        inputs = {"thread_id": thread_id, "namespace": namespace}
+        name, path = check_id(thread_id, "thread"), path_of(self.database.scopes.check_namespace(namespace))
         if not path:
             raise errors.InvalidInput("A thread of the root is there already: name another namespace.")
-        self.database.write("care.adopt", lambda tx: integrity.adopt(tx, name, path), lambda: given)
-        for each in self.database.remembering:  # what this process knows of the thread
+        self.database.write("care.adopt", lambda tx: integrity.adopt_thread(tx, name, path), lambda: inputs)
+        for each in self.database.caches:  # what this process knows of the thread
             each.forget()
-        self._tell(ThreadMoved, path, name)
+        self._emit_event(ThreadMoved, path, name)
 
     aadopt = awaited(adopt, writes=True)
 
@@ -560,57 +577,59 @@ class Admin(Upkeep):
         Raises:
             InvalidInput: No argument selects anything to prune, or an argument is wrong.
         """
-        low, high = range_of(self._below(namespace))
-        retention = checked_retention(retention) or Retention()
-        before = None if archive_before is None else time_given(archive_before, "archive_before")
-        listener_given(progress, "progress")
+        low, high = path_range(self._resolve_namespace(namespace))
+        retention = check_retention(retention) or Retention()
+        before = None if archive_before is None else check_time(archive_before, "archive_before")
+        check_callable(progress, "progress")
         if keep_checkpoints is not None:
-            check_whole("keep_checkpoints", keep_checkpoints, 1)
-        if keep_checkpoints is None and before is None and retention.off:
+            check_integer("keep_checkpoints", keep_checkpoints, 1)
+        if keep_checkpoints is None and before is None and retention.is_off:
             raise errors.InvalidInput("Say what to prune: keep_checkpoints=, retention= or archive_before=.")
         engine, now = self.database.engine, self.database.now()
-        do = engine.rehearse if check_flag("dry_run", dry_run) else engine.write
+        run = engine.rehearse if check_flag("dry_run", dry_run) else engine.write
 
         def work() -> PruneReport:
-            look = partial(_list_prunable, threads=keep_checkpoints is not None, conversations=not retention.off)
-            found = self.database.read(None, partial(look, low=low, high=high))
+            list_targets = partial(
+                _list_prunable, threads=keep_checkpoints is not None, conversations=not retention.is_off
+            )
+            targets = self.database.read(None, partial(list_targets, low=low, high=high))
             counts: Counter[str] = Counter()
-            for number, (what, at) in enumerate(found, 1):
-                if what == "messages":
-                    count = do(partial(message_log.shorten, at=at, retention=retention, now=now))
+            for number, (kind, key) in enumerate(targets, 1):
+                if kind == "messages":
+                    count = run(partial(message_log.apply_retention, at=key, retention=retention, now=now))
                 else:
-                    count = _prune_thread(do, at, keep_checkpoints or 1, now, whole=dry_run)
-                counts[what] += count
-                counts["conversations" if what == "messages" else "threads"] += bool(count)
+                    count = _prune_thread(run, key, keep_checkpoints or 1, now, in_one=dry_run)
+                counts[kind] += count
+                counts["conversations" if kind == "messages" else "threads"] += bool(count)
                 if progress is not None:
-                    progress(Progress("pruning", number, len(found)))
-            archived = 0 if before is None else _archive(do, low, high, before)
+                    progress(Progress("pruning", number, len(targets)))
+            archived = 0 if before is None else _archive_audit(run, low, high, before)
             if not dry_run:
-                self.database.write(None, lambda tx: prompt_notes.sweep(tx, now=now))
+                self.database.write(None, lambda tx: prompt_notes.delete_old_notes(tx, now=now))
                 engine.release()
             return PruneReport(**counts, archived=archived, dry_run=dry_run)
 
-        return self._run("care.prune", work)
+        return self._run_step("care.prune", work)
 
     aprune = awaited(prune, writes=True)
 
-    def _listed(self, namespace: Sequence[str] | None) -> tuple[str, str, Callable[[], dict[str, Any]]]:
+    def _resolve_range(self, namespace: Sequence[str] | None) -> tuple[str, str, Callable[[], dict[str, Any]]]:
         """Return the range of paths of a listed namespace, and the inputs for a trace."""
-        where = self.database.scopes.resolve(namespace, bare=True)
-        return *range_of(where), lambda: {"namespace": where}
+        resolved = self.database.scopes.resolve(namespace, optional=True)
+        return *path_range(resolved), lambda: {"namespace": resolved}
 
 
-def _list_threads(tx: Transaction, found: Mapping[str, Any], *, sizes: bool) -> ThreadList:
-    rows = query.known_threads(tx, **found)
-    threads = tuple(_summary(row, sizes=sizes) for row in rows if row["name"] is not None)
+def _list_threads(tx: Transaction, parameters: Mapping[str, Any], *, sizes: bool) -> ThreadList:
+    rows = query.thread_overview(tx, **parameters)
+    threads = tuple(_thread_summary(row, sizes=sizes) for row in rows if row["name"] is not None)
     return ThreadList(threads=threads, total=rows[0]["total"])
 
 
-def _summary(row: Row, *, sizes: bool) -> ThreadSummary:
+def _thread_summary(row: Row, *, sizes: bool) -> ThreadSummary:
     title = ""
     if row["question"] is not None:
         text = decode_body(bytes(row["question"]), row["name"]).text
-        title = one_line(text[: 10 * LONGEST_TITLE], LONGEST_TITLE)
+        title = join_lines(text[: 10 * MAX_TITLE_CHARS], MAX_TITLE_CHARS)
     return ThreadSummary(
         namespace=namespace_of(row["path"]),
         thread_id=row["name"],
@@ -620,7 +639,7 @@ def _summary(row: Row, *, sizes: bool) -> ThreadSummary:
         checkpoint_id=row["newest"],
         messages=row["messages"],
         bytes=int(row["bytes"]) if sizes else None,
-        changed_at=moment(row["changed_at"]),
+        changed_at=from_micros(row["changed_at"]),
     )
 
 
@@ -628,44 +647,46 @@ def _list_prunable(
     tx: Transaction, low: str, high: str, *, threads: bool, conversations: bool
 ) -> list[tuple[str, ThreadKey]]:
     """Return the threads and conversations to prune, with the kind of rows to remove."""
-    found: list[tuple[str, Row]] = []
+    targets: list[tuple[str, Row]] = []
     if threads:
-        found += [("checkpoints", row) for row in query.threads_within(tx, low=low, high=high, name=None)]
+        targets += [("checkpoints", row) for row in query.threads_within(tx, low=low, high=high, name=None)]
     if conversations:
         rows = query.list_branches(tx, low=low, high=high, kind=message_log.CONVERSATION, name=None)
-        found += [("messages", row) for row in rows]
-    return [(what, ThreadKey(row["path"], row["name"])) for what, row in found]
+        targets += [("messages", row) for row in rows]
+    return [(kind, ThreadKey(row["path"], row["name"])) for kind, row in targets]
 
 
-def _prune_thread(do: Callable[[Operation[Any]], Any], at: ThreadKey, keep: int, now: int, *, whole: bool) -> int:
+def _prune_thread(
+    run: Callable[[Operation[Any]], Any], key: ThreadKey, keep_count: int, now: int, *, in_one: bool
+) -> int:
     """Prune a thread and return how many checkpoints that removed.
 
-    Each batch is an operation of its own, or all are one operation if `whole`.
+    Each batch is an operation of its own, or all are one operation if `in_one`.
     """
-    from langchain_agentmem.rewinding.thread_memory import prune  # noqa: PLC0415 - who needs it pays
-    from langchain_agentmem.threads.thread_lines import BATCH  # noqa: PLC0415
+    from langchain_agentmem.rewinding.thread_memory import prune_thread  # noqa: PLC0415 - who needs it pays
+    from langchain_agentmem.threads.thread_rows import BATCH_SIZE  # noqa: PLC0415
 
     def batch(tx: Transaction) -> tuple[int, bool]:
-        removed = last = prune(tx, at, keep=keep, now=now)
-        while whole and last >= BATCH:
-            last = prune(tx, at, keep=keep, now=now)
+        removed = last = prune_thread(tx, key, keep=keep_count, now=now)
+        while in_one and last >= BATCH_SIZE:
+            last = prune_thread(tx, key, keep=keep_count, now=now)
             removed += last
-        return removed, last >= BATCH
+        return removed, last >= BATCH_SIZE
 
-    count, more = do(batch)
+    count, more = run(batch)
     while more:
-        removed, more = do(batch)
+        removed, more = run(batch)
         count += removed
     return int(count)
 
 
-def _archive(do: Callable[[Operation[Any]], Any], low: str, high: str, before: int) -> int:
+def _archive_audit(run: Callable[[Operation[Any]], Any], low: str, high: str, before: int) -> int:
     """Compress old entries of the audit trail, a page at a time. Return how many."""
     from langchain_agentmem.audit.audit_store import archive  # noqa: PLC0415 - who needs it pays
 
     archived, after = 0, 0
     while after is not None:
         # A rehearsal of one page leaves the page as it was, and goes on behind it all the same.
-        page = do(partial(archive, low=low, high=high, before=before, after=after))
+        page = run(partial(archive, low=low, high=high, before=before, after=after))
         archived, after = archived + page.entries, page.after
     return archived

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from langchain_agentmem.base import encoding
-from langchain_agentmem.base.argument_checks import MEASURED_BEFORE, check_flag
-from langchain_agentmem.base.clock import moment
-from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike, key_in_environment
-from langchain_agentmem.base.events import Watch, listener_given
-from langchain_agentmem.base.files import is_database, looks_encrypted, path_of_file, whole_copy, whole_file
-from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of, range_of
+from langchain_agentmem.base.argument_checks import UNLIMITED, check_flag
+from langchain_agentmem.base.clock import from_micros
+from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike, key_from_env
+from langchain_agentmem.base.events import Watch, check_callable
+from langchain_agentmem.base.files import check_path, is_database, looks_encrypted, replace_atomically, write_atomically
+from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of, path_range
 from langchain_agentmem.conversations.message_log import ROUND
 from langchain_agentmem.errors import (
     DatabaseBusy,
@@ -54,7 +54,7 @@ from langchain_agentmem.storage.sqlite import SqliteEngine
 from langchain_agentmem.upkeep import integrity
 from langchain_agentmem.upkeep.integrity import VerifyReport
 
-_OWNER = slice(68, 72)
+_OWNER_BYTES = slice(68, 72)
 """The bytes of a SQLite header that name the program that owns the file."""
 
 
@@ -108,14 +108,18 @@ class CopyReport:
 
 
 def export(
-    engine: Engine, path: Path, within: Namespace = (), progress: Watch | None = None, key: EncryptionKey | None = None
+    engine: Engine,
+    path: Path,
+    namespace: Namespace = (),
+    progress: Watch | None = None,
+    key: EncryptionKey | None = None,
 ) -> TransferReport:
     """Write the rows of a namespace to a SQLite file, as of one moment.
 
     Args:
         engine: The database.
         path: The file. An older export there is replaced once the new one is complete.
-        within: The namespace. Default: everything.
+        namespace: The namespace. Default: everything.
         progress: Receives the number of rows written.
         key: The key to encrypt the file. Default: the file is not encrypted.
 
@@ -123,10 +127,10 @@ def export(
         InvalidInput: The file cannot be written, or it exists and is no export.
         StorageError: A database failed, or the source is damaged.
     """
-    with whole_copy(path) as made, contextlib.closing(_made(made, key)) as file:
-        with transfer.reading(engine) as source:
-            file.write(lambda tx: transfer.fill(source, tx, within=within, progress=progress))
-        _verified(file, "The database is damaged and cannot be exported (verify() tells more)")
+    with replace_atomically(path) as temp, contextlib.closing(_open_unlimited(temp, key)) as file:
+        with transfer.open_rows(engine) as source:
+            file.write(lambda tx: transfer.copy_rows(source, tx, namespace=namespace, progress=progress))
+        _check_verified(file, "The database is damaged and cannot be exported (verify() tells more)")
         counts = file.read(integrity.statistics)
     return TransferReport(
         entries=counts["messages"] + counts["rounds"] + counts["edits"],
@@ -148,20 +152,20 @@ def check_replaceable(path: Path, key: EncryptionKey | None) -> None:
 def import_file(
     database: Database,
     path: Path,
-    within: Namespace,
+    namespace: Namespace,
     progress: Watch | None,
     key: EncryptionKey | None,
-    tell: Callable[..., object],
+    notify: Callable[..., object],
 ) -> TransferReport:
     """Merge an export into a database, in one transaction.
 
     Args:
         database: The database.
         path: The export.
-        within: The namespace in which all of it must lie.
+        namespace: The namespace in which all of it must lie.
         progress: Receives the progress.
         key: The key of the file, if it is encrypted.
-        tell: Called with the path, name and `message_ids` of each conversation that got messages.
+        notify: Called with the path, name and `message_ids` of each conversation that got messages.
 
     Raises:
         InvalidInput: The file is missing, damaged or of another kind, or this database holds something else in its
@@ -172,70 +176,70 @@ def import_file(
     _check_database(path, "export")
     with contextlib.ExitStack() as stack:
         try:
-            engine = stack.enter_context(_opened(path, None if encrypted_database.begins_plain(path) else key))
-            _check(engine, within, progress)
+            engine = stack.enter_context(_open_upgraded(path, None if encrypted_database.is_plain_file(path) else key))
+            _check_export(engine, namespace, progress)
         except StorageError as error:
             raise InvalidInput(f"{safe_repr(str(path))} cannot be imported: {error}") from error
-        rows = stack.enter_context(transfer.reading(engine))
+        rows = stack.enter_context(transfer.open_rows(engine))
 
         def merge(file: Transaction) -> MemoryImport:
             return database.write(None, lambda tx: MemoryImport(rows, file, tx, database, progress).run())
 
         merged = engine.read(merge)
-    for at_path, name, keys in merged.conversations:
+    for namespace_path, name, keys in merged.conversations:
         if keys:
-            tell(at_path, name, message_ids=tuple(dict.fromkeys(keys)))
+            notify(namespace_path, name, message_ids=tuple(dict.fromkeys(keys)))
     return TransferReport(**{each.name: merged.added[each.name] for each in fields(TransferReport)})
 
 
-def _check_database(path: Path, what: str) -> None:
+def _check_database(path: Path, kind: str) -> None:
     if not path.is_file():
-        raise InvalidInput(f"There is no {what} at {safe_repr(str(path))}.")
+        raise InvalidInput(f"There is no {kind} at {safe_repr(str(path))}.")
     if not is_database(path):
-        raise InvalidInput(f"{safe_repr(str(path))} is no {what}: it is not a SQLite database, or was cut off.")
+        raise InvalidInput(f"{safe_repr(str(path))} is no {kind}: it is not a SQLite database, or was cut off.")
 
 
 @contextlib.contextmanager
-def _opened(path: Path, key: EncryptionKey | None) -> Iterator[SqliteEngine]:
+def _open_upgraded(path: Path, key: EncryptionKey | None) -> Iterator[SqliteEngine]:
     """Open a copy of a file, upgraded if an older version wrote it."""
     with tempfile.TemporaryDirectory(prefix="agentmem-") as folder:
-        encrypted_database.copied_file(path, file := Path(folder) / "export.db", key)
-        with contextlib.closing(_made(file, key)) as engine:
+        encrypted_database.copy_file(path, file := Path(folder) / "export.db", key)
+        with contextlib.closing(_open_unlimited(file, key)) as engine:
             yield engine
 
 
-def _made(path: Path, key: EncryptionKey | None) -> SqliteEngine:
+def _open_unlimited(path: Path, key: EncryptionKey | None) -> SqliteEngine:
     """Open a file whose rows were already measured when they were written."""
-    return SqliteEngine(str(path), DatabaseOptions(key=key, limits=MEASURED_BEFORE))
+    return SqliteEngine(str(path), DatabaseOptions(key=key, limits=UNLIMITED))
 
 
-def _check(engine: Engine, within: Namespace, progress: Watch | None) -> None:
+def _check_export(engine: Engine, allowed: Namespace, progress: Watch | None) -> None:
     """Reject a file that is damaged or contains another namespace.
 
     Raises:
         InvalidInput: It contains a namespace that is not within the given one.
         StorageError: The file is damaged.
     """
-    low, high = range_of(within)
+    low, high = path_range(allowed)
     with (
         contextlib.closing(SqliteEngine(":memory:")) as empty,
-        transfer.reading(empty) as ours,
-        transfer.reading(engine) as source,
+        transfer.open_rows(empty) as reference,
+        transfer.open_rows(engine) as source,
     ):
-        transfer.check_file(source, ours)
-        for row in source.matching("namespace"):
+        transfer.check_file(source, reference)
+        for row in source.find_rows("namespace"):
             namespace = namespace_of(row["path"])
             if not low <= row["path"] < high or path_of(namespace) != row["path"]:
-                raise InvalidInput(f"The file holds {safe_repr(namespace)}, which is not within {safe_repr(within)}.")
-    _verified(engine, "it is damaged", progress)
+                raise InvalidInput(f"The file holds {safe_repr(namespace)}, which is not within {safe_repr(allowed)}.")
+    _check_verified(engine, "it is damaged", progress)
 
 
 # -- plain data -----------------------------------------------------------------------------------------------------
 
-_IN_REPORT = {"message": "entries", "description": "entries", ROUND: "entries", "item": "items"}
+_FIELDS_BY_KIND = {"message": "entries", "description": "entries", ROUND: "entries", "item": "items"}
 
 
-def plain_export(engine: Engine, path: Path, within: Namespace = ()) -> TransferReport:
+def export_json(engine: Engine, path: Path, namespace: Namespace = ()) -> TransferReport:
     """Write the messages, items and memory of a person to a JSON file, for data requests.
 
     The file is a list of objects, each with its namespace. `import_` does not read it.
@@ -243,7 +247,7 @@ def plain_export(engine: Engine, path: Path, within: Namespace = ()) -> Transfer
     Args:
         engine: The database.
         path: The file. An existing file is replaced, unless it is a database.
-        within: The namespace. Default: everything.
+        namespace: The namespace. Default: everything.
 
     Returns:
         The numbers of entries, items and memories in the file.
@@ -253,34 +257,38 @@ def plain_export(engine: Engine, path: Path, within: Namespace = ()) -> Transfer
         StorageError: Something is damaged.
     """
     counts: Counter[str] = Counter()
-    with whole_file(path) as file, transfer.reading(engine) as source:
+    with write_atomically(path) as file, transfer.open_rows(engine) as source:
         file.write("[")
-        for each in _objects(source, within):
+        for each in _iter_objects(source, namespace):
             file.write(",\n" if counts else "\n")
             json.dump(each, file, default=str)
-            counts[_IN_REPORT.get(each["kind"], "memories")] += 1
+            counts[_FIELDS_BY_KIND.get(each["kind"], "memories")] += 1
         file.write("\n]\n")
     return TransferReport(**counts)
 
 
-def _objects(source: transfer.RowSource, within: Namespace) -> Iterator[dict[str, Any]]:
+def _iter_objects(source: transfer.RowSource, namespace: Namespace) -> Iterator[dict[str, Any]]:
     from langchain_agentmem.stores import item_rows  # noqa: PLC0415 - who needs it pays
 
-    low, high = range_of(within)
+    low, high = path_range(namespace)
     for row in source.run(query.plain_messages, low=low, high=high):
-        said = encoding.decode(row["body"])["user_query"] if row["kind"] == ROUND else body_text(row["body"])
-        yield _object(row, row["kind"], conversation=row["name"], role=row["role"], name=row["sender"], text=said)
+        message_text = encoding.decode(row["body"])["user_query"] if row["kind"] == ROUND else body_text(row["body"])
+        yield _make_object(
+            row, row["kind"], conversation=row["name"], role=row["role"], name=row["sender"], text=message_text
+        )
     for row in source.run(query.plain_memory, low=low, high=high):
         text = row["body"].decode("utf-8", "surrogatepass")
-        yield _object(row, row["kind"], key=row["key"], label=row["label"], source=row["source"], text=text)
+        yield _make_object(row, row["kind"], key=row["key"], label=row["label"], source=row["source"], text=text)
     for row in source.run(query.plain_items, low=low, high=high):
-        yield _object(row, "item", key=row["key"], value=item_rows.read(row["value"], row["path"], row["key"]))
+        yield _make_object(
+            row, "item", key=row["key"], value=item_rows.decode_value(row["value"], row["path"], row["key"])
+        )
 
 
-def _object(row: dict[str, Any], kind: str, **fields: Any) -> dict[str, Any]:
-    told = {name: value for name, value in fields.items() if value is not None}
-    at = moment(row["created_at"]).isoformat()
-    return {"kind": kind, "namespace": namespace_of(row["path"]), "created_at": at, **told}
+def _make_object(row: dict[str, Any], kind: str, **fields: Any) -> dict[str, Any]:
+    values = {name: value for name, value in fields.items() if value is not None}
+    created_at = from_micros(row["created_at"]).isoformat()
+    return {"kind": kind, "namespace": namespace_of(row["path"]), "created_at": created_at, **values}
 
 
 # -- copies --------------------------------------------------------------------------------------------------------
@@ -304,59 +312,65 @@ def copy(
     """
     check_flag("force", force)
     if is_postgres(target):
-        with contextlib.closing(open_engine(target, DatabaseOptions(key=key, limits=MEASURED_BEFORE))) as engine:
-            if _server_of(engine) == _server_of(source):
+        with contextlib.closing(open_engine(target, DatabaseOptions(key=key, limits=UNLIMITED))) as engine:
+            if _server_identity(engine) == _server_identity(source):
                 raise InvalidInput(f"{safe_repr(engine.path)} is the database itself. Copy it to another place.")
-            return _copied(source, engine, engine.path, force=force, progress=progress)
-    key = key or source.opening.key or key_in_environment()
-    file = _free_file(target, key, force=force)
-    if source in SqliteEngine.open_here(file):
+            return _copy_all(source, engine, engine.path, force=force, progress=progress)
+    key = key or source.options.key or key_from_env()
+    file = _check_target_file(target, key, force=force)
+    if source in SqliteEngine.find_open(file):
         raise InvalidInput(f"{safe_repr(target)} is the database itself. Copy it to another place.")
-    with whole_copy(file) as made, contextlib.closing(_made(made, key)) as engine:
-        return _copied(source, engine, str(file), force=False, progress=progress)
+    with replace_atomically(file) as temp, contextlib.closing(_open_unlimited(temp, key)) as engine:
+        return _copy_all(source, engine, str(file), force=False, progress=progress)
 
 
-def _server_of(engine: Engine) -> list[dict[str, Any]]:
+def _server_identity(engine: Engine) -> list[dict[str, Any]]:
     """Return what identifies the schema of a PostgreSQL database; an empty list for SQLite."""
-    which = "select current_database(), current_schema(), cast(pg_postmaster_start_time() as text) as began"
-    return [] if engine.dialect == "sqlite" else engine.read(lambda tx: [dict(row) for row in tx.run_sql(which, {})])
+    sql = "select current_database(), current_schema(), cast(pg_postmaster_start_time() as text) as began"
+    return [] if engine.dialect == "sqlite" else engine.read(lambda tx: [dict(row) for row in tx.run_sql(sql, {})])
 
 
-def _copied(source: Engine, target: Engine, name: str, *, force: bool, progress: Watch | None) -> CopyReport:
+def _copy_all(source: Engine, target: Engine, name: str, *, force: bool, progress: Watch | None) -> CopyReport:
     from langchain_agentmem.search import vectors  # noqa: PLC0415 - who copies pays
 
     def write(tx: Transaction) -> tuple[datetime, Mapping[str, int]]:
         if force:
-            _empty(tx)
+            _delete_existing(tx)
         elif transfer.is_filled(tx):
-            raise _occupied(name)
-        with transfer.reading(source) as rows:
-            return datetime.now(UTC), transfer.fill(rows, tx, progress=progress)
+            raise _occupied_error(name)
+        with transfer.open_rows(source) as rows:
+            return datetime.now(UTC), transfer.copy_rows(rows, tx, progress=progress)
 
     taken_at, rows = target.write(write)
-    _verified(target, f"The copy at {safe_repr(name)} is not whole (see what `verify` says of the source)", progress)
-    target.write(search_index.refresh)
+    _check_verified(
+        target, f"The copy at {safe_repr(name)} is not whole (see what `verify` says of the source)", progress
+    )
+    target.write(search_index.rebuild_if_old)
     after: int | None = 0
     while after is not None:
         after = target.write(partial(vectors.copy_to_pgvector, after=after))
     return CopyReport(
-        source=source.path, target=name, taken_at=taken_at, rows=rows, documents=target.read(search_index.counted)
+        source=source.path,
+        target=name,
+        taken_at=taken_at,
+        rows=rows,
+        documents=target.read(search_index.count_documents),
     )
 
 
-def _empty(tx: Transaction) -> None:
+def _delete_existing(tx: Transaction) -> None:
     from langchain_agentmem.search import vectors  # noqa: PLC0415 - who copies pays
 
-    search_index.emptied(tx)
-    vectors.server_side_emptied(tx)
+    search_index.empty_index(tx)
+    vectors.empty_pgvector(tx)
     transfer.delete_all(tx)
 
 
-def _occupied(name: str) -> InvalidInput:
+def _occupied_error(name: str) -> InvalidInput:
     return InvalidInput(f"{safe_repr(name)} holds memories already. Name another place, or say --force (force=True).")
 
 
-def _free_file(path: str, key: EncryptionKey | None, *, force: bool) -> Path:
+def _check_target_file(path: str, key: EncryptionKey | None, *, force: bool) -> Path:
     """Check that a copy may go to a file.
 
     Raises:
@@ -365,20 +379,23 @@ def _free_file(path: str, key: EncryptionKey | None, *, force: bool) -> Path:
     """
     if path == ":memory:" or path.startswith("file:"):
         raise InvalidInput(f"A copy goes to the path of a file or to a postgresql:// URL, not to {safe_repr(path)}.")
-    file = path_of_file(path)
+    file = check_path(path)
     if file.is_file() and file.stat().st_size:
-        with file.open("rb") as opened:
-            begins = opened.read(_OWNER.stop)
-        ours = begins.startswith(encrypted_database.PLAIN_BEGINS) and int.from_bytes(begins[_OWNER]) == APPLICATION_ID
-        if not ours and not looks_encrypted(file, begins):
+        with file.open("rb") as stream:
+            header = stream.read(_OWNER_BYTES.stop)
+        is_ours = (
+            header.startswith(encrypted_database.SQLITE_MAGIC)
+            and int.from_bytes(header[_OWNER_BYTES]) == APPLICATION_ID
+        )
+        if not is_ours and not looks_encrypted(file, header):
             raise ForeignDatabase(
                 f"{safe_repr(path)} is not ours to replace: it is no database of langchain-agentmem, or its "
                 "beginning is damaged. Move the file away, or name another."
             )
-        if not (force and ours):  # what is encrypted is ours where the key opens it
-            with contextlib.closing(_made(file, key)) as engine:
+        if not (force and is_ours):  # what is encrypted is ours where the key opens it
+            with contextlib.closing(_open_unlimited(file, key)) as engine:
                 if engine.read(transfer.is_filled) and not force:
-                    raise _occupied(path)
+                    raise _occupied_error(path)
     return file
 
 
@@ -406,42 +423,44 @@ def restore(
         InvalidInput: The file is missing or of another kind, or something is stored at the target.
         StorageError: The restored data is damaged, or a database failed. The target is unchanged.
     """
-    key = EncryptionKey.of(key) or key_in_environment()
-    listener_given(progress, "progress")
+    key = EncryptionKey.of(key) or key_from_env()
+    check_callable(progress, "progress")
     check_flag("force", force)
-    file, name = path_of_file(source), name_of(target)
+    file, name = check_path(source), name_of(target)
     if not is_postgres(name) and file.exists() and Path(name).exists() and file.samefile(name):
         raise InvalidInput(f"{safe_repr(name)} is the backup itself. Restore it to another place.")
     _check_database(file, "backup")
-    if key is not None and encrypted_database.begins_plain(file):
+    if key is not None and encrypted_database.is_plain_file(file):
         raise InvalidInput(
             f"{safe_repr(str(file))} is not encrypted. Restore it without a key, and encrypt what was restored: "
             "agentmem key DATABASE encrypt."
         )
     damaged = f"{safe_repr(str(file))} is damaged, and was not restored"
     if is_postgres(name):
-        with _opened(file, key) as engine:
-            report = _verified(engine, damaged, progress)
+        with _open_upgraded(file, key) as engine:
+            report = _check_verified(engine, damaged, progress)
             copy(engine, name, force=force, progress=progress)
     else:
-        with whole_copy(_free_file(name, key, force=force)) as made:
-            encrypted_database.copied_file(file, made, key)
-            opening = DatabaseOptions(key=key, limits=MEASURED_BEFORE)
-            with contextlib.closing(Database(made, opening=opening)) as database:
-                report = _verified(database.engine, damaged, progress, index=True)
+        with replace_atomically(_check_target_file(name, key, force=force)) as temp:
+            encrypted_database.copy_file(file, temp, key)
+            options = DatabaseOptions(key=key, limits=UNLIMITED)
+            with contextlib.closing(Database(temp, options=options)) as database:
+                report = _check_verified(database.engine, damaged, progress, index=True)
     return report
 
 
-def _verified(engine: Engine, damaged: str, progress: Watch | None = None, *, index: bool = False) -> VerifyReport:
+def _check_verified(
+    engine: Engine, message: str, progress: Watch | None = None, *, index: bool = False
+) -> VerifyReport:
     """Verify a database.
 
     Raises:
-        DatabaseUnreadable: The verification found a problem; the error begins with `damaged`.
+        DatabaseUnreadable: The verification found a problem; the error begins with `message`.
     """
     report = integrity.verify(engine, progress, index=index)
     if not report.ok:
         more = f" and {len(report.problems) - 1} more" if len(report.problems) > 1 else ""
-        raise DatabaseUnreadable(f"{damaged}: {report.problems[0]}{more}.")
+        raise DatabaseUnreadable(f"{message}: {report.problems[0]}{more}.")
     return report
 
 
@@ -471,12 +490,12 @@ def rekey(
         MissingExtra: SQLCipher is not installed.
     """
     key, new_key = EncryptionKey.of(key), EncryptionKey.of(new_key)
-    listener_given(progress, "progress")
+    check_callable(progress, "progress")
     name = name_of(path)
     if is_postgres(name) or name == ":memory:" or name.startswith("file:"):
         raise InvalidInput(f"What has a key is the file of a SQLite database, not {safe_repr(name)}.")
     if key is None and new_key is None:
         raise InvalidInput("Give key= to decrypt a database, new_key= to encrypt it, or both to give it another key.")
-    if SqliteEngine.open_here(Path(name)):
+    if SqliteEngine.find_open(Path(name)):
         raise DatabaseBusy(f"{safe_repr(name)} is open in this process. Close it first.")
-    encrypted_database.rewrite(Path(name), key, new_key, progress)
+    encrypted_database.rewrite_file(Path(name), key, new_key, progress)

@@ -33,8 +33,8 @@ from langchain_agentmem.storage.part import Erasure, all_parts
 from langchain_agentmem.storage.sqlite import SQLITE_VERSION, SqliteEngine
 from langchain_agentmem.storage.transfer import move_rows
 
-PAGE = 100
-MOST_ELSEWHERE = 10
+PAGE_ROWS = 100
+MAX_OTHER_NAMESPACES = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +68,8 @@ class EraseReport:
         branches: Number of named branches of memory.
         memories: Number of memory versions, on branches and in threads.
         audit: Number of entries of the audit trail.
-        elsewhere: At most ten namespaces that were not erased, have long-term items, and have a label that is the
-            person's: `memory.store` puts items where each call says, as in ("ada", "facts"). Erase each separately.
+        other_namespaces: At most ten namespaces that were not erased, have long-term items, and have a label that is
+            the person's: `memory.store` puts items where each call says, as in ("ada", "facts"). Erase each separately.
     """
 
     conversations: int = 0
@@ -80,7 +80,7 @@ class EraseReport:
     branches: int = 0
     memories: int = 0
     audit: int = 0
-    elsewhere: tuple[namespaces.Namespace, ...] = ()
+    other_namespaces: tuple[namespaces.Namespace, ...] = ()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -88,22 +88,22 @@ class EraseReport:
         return {name: value for name, value in asdict(self).items() if isinstance(value, int)}
 
 
-def statistics(tx: Transaction, within: namespaces.Namespace | None = None) -> dict[str, int]:
+def statistics(tx: Transaction, namespace: namespaces.Namespace | None = None) -> dict[str, int]:
     """Count everything stored; for a namespace and all below it, only unshared objects."""
-    if within is None:
+    if namespace is None:
         [row] = query.statistics(tx)
     else:
-        low, high = namespaces.range_of(within)
+        low, high = namespaces.path_range(namespace)
         [row] = query.statistics_within(tx, low=low, high=high)
     return {name: int(row[name]) for name in row.keys()}  # noqa: SIM118 - a database row, not a dict
 
 
-def checks() -> dict[str, Operation[list[str]]]:
+def list_checks() -> dict[str, Operation[list[str]]]:
     """Return the checks that `verify` runs after the pages, by name."""
-    found: dict[str, Operation[list[str]]] = {"contents": _contents}
+    by_name: dict[str, Operation[list[str]]] = {"contents": _check_contents}
     for part in all_parts().all:
-        found |= part.verify
-    return found
+        by_name |= part.verify
+    return by_name
 
 
 def verify(engine: Engine, progress: Watch | None = None, *, index: bool = True) -> VerifyReport:
@@ -113,7 +113,7 @@ def verify(engine: Engine, progress: Watch | None = None, *, index: bool = True)
 
     Args:
         engine: The engine of the database.
-        progress: Receives the name of the next check: the pages, and then each of `checks`.
+        progress: Receives the name of the next check: the pages, and then each of `list_checks`.
         index: Check the full-text index too. Default: True.
 
     Raises:
@@ -123,38 +123,38 @@ def verify(engine: Engine, progress: Watch | None = None, *, index: bool = True)
     problems: list[str] = []
     checked: dict[str, int] = {}
 
-    def totals() -> list[str]:
-        counted = engine.read(statistics)
-        checked.update({name: counted[name] for name in _COUNTED})
+    def count_totals() -> list[str]:
+        counts = engine.read(statistics)
+        checked.update({name: counts[name] for name in _COUNTED_NAMES})
         return []
 
-    looks: dict[str, Callable[[], list[str]]] = {"pages": engine.problems}
-    looks |= {name: partial(engine.read, look) for name, look in checks().items()}
+    steps: dict[str, Callable[[], list[str]]] = {"pages": engine.problems}
+    steps |= {name: partial(engine.read, check) for name, check in list_checks().items()}
     if not index:
-        del looks["index"]
-    for number, (name, look) in enumerate(looks.items(), 1):
+        del steps["index"]
+    for number, (name, check) in enumerate(steps.items(), 1):
         if progress is not None:
-            progress(Progress(f"checking {name}", number, len(looks)))
-        problems += _found(name, look)
-    problems += _found("totals", totals)
+            progress(Progress(f"checking {name}", number, len(steps)))
+        problems += _run_check(name, check)
+    problems += _run_check("totals", count_totals)
     return VerifyReport(problems=tuple(problems), checked=checked)
 
 
-def _found(name: str, look: Callable[[], list[str]]) -> list[str]:
+def _run_check(name: str, check: Callable[[], list[str]]) -> list[str]:
     """Run a check and return its problems, or one problem that says why it failed."""
     try:
-        return look()
+        return check()
     except (MemoryClosed, DatabaseTimeout):
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
         return [f"the check of the {name} cannot go on: {safe_repr(error)}"]
 
 
-def _contents(tx: Transaction) -> list[str]:
+def _check_contents(tx: Transaction) -> list[str]:
     """Return the problems of the contents table: damaged bodies and unreferenced ones."""
     problems: list[str] = []
     after = b""
-    while page := query.contents_after(tx, after=after, limit=PAGE):
+    while page := query.contents_after(tx, after=after, limit=PAGE_ROWS):
         problems += [
             f"the stored content {bytes(row['hash']).hex()} is not what was stored"
             for row in page
@@ -165,7 +165,7 @@ def _contents(tx: Transaction) -> list[str]:
     return problems + [f"nothing refers to the stored content {bytes(row['hash']).hex()}" for row in orphans]
 
 
-_COUNTED = ("contents", "messages", "conversations", "threads", "checkpoints", "blobs", "items", "compactions",
+_COUNTED_NAMES = ("contents", "messages", "conversations", "threads", "checkpoints", "blobs", "items", "compactions",
             "branches", "memories", "audit")  # fmt: skip
 
 
@@ -194,14 +194,14 @@ def erase(
         raise InvalidInput("Say what to erase: namespace=, thread_id= or conversation_id=.")
     if thread_id is not None and conversation_id is not None:
         raise InvalidInput("Erase a thread or a conversation, one at a time.")
-    low, high = namespaces.range_of(() if namespace is None else namespace)
+    low, high = namespaces.path_range(() if namespace is None else namespace)
     name = None
     if conversation_id is not None:
-        name = namespaces.id_of(conversation_id, "conversation")
+        name = namespaces.check_id(conversation_id, "conversation")
         low = namespaces.path_of(() if namespace is None else namespace)
         high = low + "\x01"
     elif thread_id is not None:
-        name = namespaces.id_of(thread_id, "thread")
+        name = namespaces.check_id(thread_id, "thread")
     erasure = Erasure(low=low, high=high, name=name, threads=conversation_id is None)
     for part in all_parts().all:
         if part.erase is not None:
@@ -212,15 +212,15 @@ def erase(
     return EraseReport(**removed), erasure.conversations
 
 
-def homes_of(tx: Transaction, name: str) -> set[str]:
+def find_paths(tx: Transaction, name: str) -> set[str]:
     """Return the paths of the namespaces that have a thread or a conversation of an id."""
-    low, high = namespaces.range_of(())
+    low, high = namespaces.path_range(())
     threads = query.threads_within(tx, low=low, high=high, name=name)
-    talks = query.list_branches(tx, low=low, high=high, kind=CONVERSATION, name=name)
-    return {row["path"] for row in (*threads, *talks)}
+    conversations = query.list_branches(tx, low=low, high=high, kind=CONVERSATION, name=name)
+    return {row["path"] for row in (*threads, *conversations)}
 
 
-def items_elsewhere(
+def find_other_items(
     tx: Transaction, namespace: namespaces.Namespace, scopes: namespaces.Scopes
 ) -> tuple[namespaces.Namespace, ...]:
     """Return other namespaces in which a person has long-term items, found by their label.
@@ -231,20 +231,20 @@ def items_elsewhere(
             one, the last label is used, unless the namespace has more than two.
         scopes: The rules by which namespaces belong to persons.
     """
-    whose = list(scopes.keys_of(namespaces.path_of(namespace)).values())
+    labels = list(scopes.keys_of(namespaces.path_of(namespace)).values())
     if scopes.template is None and not namespace[2:]:
-        whose = list(namespace[-1:])
-    low, high = namespaces.range_of(namespace)
-    found: dict[namespaces.Namespace, None] = {}
-    for label in whose:
-        ended, has = namespaces.label_within(label)
-        rows = query.items_elsewhere(tx, ended=ended, label=has, low=low, high=high, limit=MOST_ELSEWHERE)
-        found.update({namespaces.namespace_of(row["path"]): None for row in rows})
-    within = scopes.within or ()
-    return tuple(each for each in found if each[: len(within)] == within)[:MOST_ELSEWHERE]
+        labels = list(namespace[-1:])
+    low, high = namespaces.path_range(namespace)
+    others: dict[namespaces.Namespace, None] = {}
+    for label in labels:
+        prefix, pattern = namespaces.label_pattern(label)
+        rows = query.items_outside(tx, separator=prefix, label=pattern, low=low, high=high, limit=MAX_OTHER_NAMESPACES)
+        others.update({namespaces.namespace_of(row["path"]): None for row in rows})
+    boundary = scopes.boundary or ()
+    return tuple(each for each in others if each[: len(boundary)] == boundary)[:MAX_OTHER_NAMESPACES]
 
 
-def adopt(tx: Transaction, name: str, path: str) -> None:
+def adopt_thread(tx: Transaction, name: str, path: str) -> None:
     """Move a thread or conversation of the root into a namespace, with all that belongs to it.
 
     Args:
@@ -256,36 +256,36 @@ def adopt(tx: Transaction, name: str, path: str) -> None:
         InvalidInput: It does not exist, the namespace has one of that id, or it shares its memory with a copy.
     """
     from langchain_agentmem.rewinding.thread_memory import movable_branches  # noqa: PLC0415 - who needs it pays
-    from langchain_agentmem.threads.thread_lines import find  # noqa: PLC0415
+    from langchain_agentmem.threads.thread_rows import find_thread  # noqa: PLC0415
 
-    namespace = queries.number_of(tx, path)
-    if find(tx, ThreadKey(path, name), exact=True) is not None:
+    namespace = queries.ensure_namespace(tx, path)
+    if find_thread(tx, ThreadKey(path, name), exact=True) is not None:
         raise InvalidInput(
             f"There is a thread {safe_repr(name)} in {safe_repr(namespaces.namespace_of(path))} already."
         )
-    thread = find(tx, ThreadKey("", name), exact=True)
+    thread = find_thread(tx, ThreadKey("", name), exact=True)
     branches = [] if thread is None else movable_branches(tx, thread.id, name)
-    nested = [row["name"] for row in message_log.nested_in(tx, "", "\x01", name)]
-    talks = [ThreadKey("", each) for each in (name, *nested)]
-    for at in talks:
-        branches += message_log.leave(tx, at, path)
+    nested = [row["name"] for row in message_log.nested_conversations(tx, "", "\x01", name)]
+    conversations = [ThreadKey("", each) for each in (name, *nested)]
+    for key in conversations:
+        branches += message_log.prepare_move(tx, key, path)
     if thread is None and not branches:
         raise InvalidInput(f"There is no thread or conversation {safe_repr(name)} in the root.")
-    number = 0 if thread is None else thread.id
-    move_rows(tx, namespace, number, branches)
-    query.move_pasts(tx, thread=number, namespace=namespace)
-    moved = {"thread": number, "namespace": namespace, "ids": json.dumps(branches)}
-    while page := query.documents_to_move(tx, **moved, limit=PAGE):
+    thread_number = 0 if thread is None else thread.id
+    move_rows(tx, namespace, thread_number, branches)
+    query.set_checkpoint_namespace(tx, thread=thread_number, namespace=namespace)
+    parameters = {"thread": thread_number, "namespace": namespace, "ids": json.dumps(branches)}
+    while page := query.documents_to_move(tx, **parameters, limit=PAGE_ROWS):
         search_index.move(tx, page, path)
-    for at in talks:
-        search_index.close(tx, *message_log.series_of(at))
-    memory_rows.close(tx, "")
+    for key in conversations:
+        search_index.delete_series(tx, *message_log.series_of(key))
+    memory_rows.clean_namespace(tx, "")
 
 
 # -- diagnosis ------------------------------------------------------------------------------------------------------
 
 PACKAGE = "langchain-agentmem"
-PATIENCE = 5.0
+LOCK_TIMEOUT = 5.0
 """Seconds that `diagnose` waits for a table that another session has locked."""
 _REMEDIES: Mapping[type[errors.AgentMemoryError], str] = {
     errors.NewerDatabase: f"pip install --upgrade {PACKAGE}",
@@ -319,25 +319,25 @@ def diagnose(
         InvalidInput: `schema` is no valid schema name, or `key` no valid key.
     """
     key = EncryptionKey.of(key)
-    opening = DatabaseOptions(schema=schema, key=key, read_only=True, migrate=False, busy_timeout=PATIENCE).checked()
-    yield from _environment()
+    options = DatabaseOptions(schema=schema, key=key, read_only=True, migrate=False, busy_timeout=LOCK_TIMEOUT).check()
+    yield from _check_environment()
     if url is None:
         yield HealthCheck("database", "note", "None was named, so none was looked at.", "agentmem doctor DATABASE")
         return
     try:
-        with closing(open_engine(url, opening)) as engine:
+        with closing(open_engine(url, options)) as engine:
             yield HealthCheck("schema", "ok", "up to date")
             yield from engine.health()
             if deep:
-                yield from _verified(engine, progress)
+                yield from _check_content(engine, progress)
     except errors.MissingExtra as error:
         yield HealthCheck("database", "problem", str(error), f"pip install '{PACKAGE}[{error.extra}]'")
     except errors.AgentMemoryError as error:
-        usual = "Check the address, the password and whether it runs."
-        yield HealthCheck("database", "problem", str(error), _REMEDIES.get(type(error), usual))
+        default_remedy = "Check the address, the password and whether it runs."
+        yield HealthCheck("database", "problem", str(error), _REMEDIES.get(type(error), default_remedy))
 
 
-def _environment() -> Iterator[HealthCheck]:
+def _check_environment() -> Iterator[HealthCheck]:
     yield HealthCheck("python", "ok", f"Python {platform.python_version()} on {platform.system()} {platform.machine()}")
     try:
         SqliteEngine(":memory:").close()
@@ -346,7 +346,7 @@ def _environment() -> Iterator[HealthCheck]:
         yield HealthCheck("sqlite", "problem", str(error), "Use a Python that brings a newer SQLite, or PostgreSQL.")
 
 
-def _verified(engine: Engine, progress: Watch | None) -> Iterator[HealthCheck]:
+def _check_content(engine: Engine, progress: Watch | None) -> Iterator[HealthCheck]:
     problems = verify(engine, progress, index=not engine.read(search_index.is_old)).problems
     for problem in problems:
         yield HealthCheck("verify", "problem", problem, "Make a copy of the database, then restore the newest backup.")

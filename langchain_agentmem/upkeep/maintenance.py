@@ -15,14 +15,14 @@ from typing import Any, TypeVar
 from langchain_agentmem.base import events
 from langchain_agentmem.base.argument_checks import check_flag
 from langchain_agentmem.base.concurrency import awaited
-from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike, key_in_environment
-from langchain_agentmem.base.files import path_of_file
-from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, range_of
+from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike, key_from_env
+from langchain_agentmem.base.files import check_path
+from langchain_agentmem.base.namespaces import Namespace, check_id, namespace_of, path_of, path_range
 from langchain_agentmem.conversations import message_log, prompt_notes
 from langchain_agentmem.conversations.message_log import ListedConversation
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.tracing import given_only, outcome
+from langchain_agentmem.tracing import drop_none, format_result
 from langchain_agentmem.upkeep import database_copy, integrity
 from langchain_agentmem.upkeep.database_copy import TransferReport
 from langchain_agentmem.upkeep.integrity import EraseReport
@@ -39,22 +39,24 @@ class Upkeep:
 
     database: Database
 
-    def _below(self, given: Sequence[str] | None) -> Namespace:
+    def _resolve_namespace(self, namespace: Sequence[str] | None) -> Namespace:
         """Return the given namespace; by default the one that contains all this memory reaches."""
-        return self.database.scopes.resolve(given, bare=True)
+        return self.database.scopes.resolve(namespace, optional=True)
 
-    def _check_whole(self, what: str) -> None:
-        if self.database.scopes.within is not None:
-            raise InvalidInput(f"{what} is of the whole database: call it on the memory that is within no namespace.")
+    def _check_unscoped(self, operation: str) -> None:
+        if self.database.scopes.boundary is not None:
+            raise InvalidInput(
+                f"{operation} is of the whole database: call it on the memory that is within no namespace."
+            )
 
-    def _run(self, name: str, make: Callable[[], T], inputs: Mapping[str, Any] | None = None) -> T:
+    def _run_step(self, name: str, make: Callable[[], T], inputs: Mapping[str, Any] | None = None) -> T:
         """Run a function as a step of a trace."""
         with self.database.step(name, lambda: inputs or {}) as step:
             value = make()
-            step.finish(lambda: outcome(value))
+            step.finish(lambda: format_result(value))
         return value
 
-    def _tell(self, event: Callable[..., events.MemoryEvent], path: str, name: str, **details: Any) -> None:
+    def _emit_event(self, event: Callable[..., events.MemoryEvent], path: str, name: str, **details: Any) -> None:
         """Emit an event for a conversation to the hooks."""
         self.database.emit(partial(event, namespace=namespace_of(path), conversation_id=name, **details))
 
@@ -79,10 +81,10 @@ class Maintenance(Upkeep):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        asked = {"namespace": namespace, "limit": limit, "offset": offset}
-        where = self.database.scopes.resolve(namespace, bare=True)
-        find = partial(message_log.conversations, namespace=where, limit=limit, offset=offset)
-        return self.database.read("conversation.list", find, partial(given_only, asked))
+        inputs = {"namespace": namespace, "limit": limit, "offset": offset}
+        resolved = self.database.scopes.resolve(namespace, optional=True)
+        find = partial(message_log.list_conversations, namespace=resolved, limit=limit, offset=offset)
+        return self.database.read("conversation.list", find, partial(drop_none, inputs))
 
     aconversations = awaited(conversations)
 
@@ -114,15 +116,15 @@ class Maintenance(Upkeep):
             StorageError: Something is damaged; `verify` reports details. No file was written.
         """
         key = EncryptionKey.of(key)
-        within, told = self._below(None), events.listener_given(progress, "progress")
-        file, engine = path_of_file(path), self.database.engine
+        namespace, watch = self._resolve_namespace(None), events.check_callable(progress, "progress")
+        file, engine = check_path(path), self.database.engine
         if check_flag("as_json", as_json) and key is not None:
             raise InvalidInput("Plain JSON is not encrypted: give no key, or export a SQLite file.")
-        make = partial(database_copy.plain_export, engine, file, within)
+        make = partial(database_copy.export_json, engine, file, namespace)
         if not as_json:
             database_copy.check_replaceable(file, key)
-            make = partial(database_copy.export, engine, file, within, told, key)
-        return self._run("care.export", make, {"path": path})
+            make = partial(database_copy.export, engine, file, namespace, watch, key)
+        return self._run_step("care.export", make, {"path": path})
 
     aexport = awaited(export)
 
@@ -143,11 +145,11 @@ class Maintenance(Upkeep):
             InvalidInput: The file is missing, damaged or of another kind, or the key does not fit.
             MessageError: A conversation has other content under one of the message ids.
         """
-        key = EncryptionKey.of(key) or self.database.engine.opening.key or key_in_environment()
-        within, told = self._below(None), events.listener_given(progress, "progress")
-        tell = partial(self._tell, events.MessagesStored)
-        make = partial(database_copy.import_file, self.database, path_of_file(path), within, told, key, tell)
-        return self._run("care.import", make, {"path": path})
+        key = EncryptionKey.of(key) or self.database.engine.options.key or key_from_env()
+        namespace, watch = self._resolve_namespace(None), events.check_callable(progress, "progress")
+        notify = partial(self._emit_event, events.MessagesStored)
+        make = partial(database_copy.import_file, self.database, check_path(path), namespace, watch, key, notify)
+        return self._run_step("care.import", make, {"path": path})
 
     aimport_ = awaited(import_, writes=True)
 
@@ -184,48 +186,50 @@ class Maintenance(Upkeep):
             InvalidInput: No target was given.
             StorageError: The rows are gone, but the storage could not be rewritten: erase again.
         """
-        if (namespace is not None and path_of(namespace)) or self.database.scopes.within is not None:
-            namespace = self._below(namespace)
+        if (namespace is not None and path_of(namespace)) or self.database.scopes.boundary is not None:
+            namespace = self._resolve_namespace(namespace)
         elif namespace is None and (thread_id is not None or conversation_id is not None):
             # An id is the running config's, so that no run reaches out of its own.
-            namespace = self.database.scopes.resolve(None, bare=True) or None
+            namespace = self.database.scopes.resolve(None, optional=True) or None
         if namespace is None and thread_id is not None:
-            paths = self.database.read(None, partial(integrity.homes_of, name=id_of(thread_id, "thread")))
-            self.database.scopes.check_one(paths, thread_id, "say whose with namespace=, or namespace=() for all")
-        given: dict[str, Any] = {"namespace": namespace, "thread_id": thread_id, "conversation_id": conversation_id}
+            paths = self.database.read(None, partial(integrity.find_paths, name=check_id(thread_id, "thread")))
+            self.database.scopes.check_unambiguous(
+                paths, thread_id, "say whose with namespace=, or namespace=() for all"
+            )
+        target: dict[str, Any] = {"namespace": namespace, "thread_id": thread_id, "conversation_id": conversation_id}
         check_flag("dry_run", dry_run)
-        told, engine = events.listener_given(progress, "progress"), self.database.engine
-        with self.database.step("care.erase", partial(given_only, given)) as step:
+        watch, engine = events.check_callable(progress, "progress"), self.database.engine
+        with self.database.step("care.erase", partial(drop_none, target)) as step:
             if dry_run:
-                report, _ = engine.rehearse(lambda tx: integrity.erase(tx, **given))
-                return self._with_elsewhere(report, **given)
-            _tell(told, "deleting", 0, 2)
-            report, erased = self.database.write(None, lambda tx: integrity.erase(tx, **given))
-            for each in self.database.remembering:
+                report, _ = engine.rehearse(lambda tx: integrity.erase(tx, **target))
+                return self._add_other_namespaces(report, **target)
+            _report_progress(watch, "deleting", 0, 2)
+            report, erased = self.database.write(None, lambda tx: integrity.erase(tx, **target))
+            for each in self.database.caches:
                 each.forget()
-            for at in erased:
-                self._tell(events.ConversationErased, *at)
+            for key in erased:
+                self._emit_event(events.ConversationErased, *key)
             if conversation_id is None:  # a thread is shown a memory wherever that lies
-                low, high = range_of(namespace or ())
-                self.database.write(None, lambda tx: prompt_notes.erase_elsewhere(tx, low, high, thread_id))
-            _tell(told, "rewriting the storage", 1, 2)
+                low, high = path_range(namespace or ())
+                self.database.write(None, lambda tx: prompt_notes.erase_other_threads(tx, low, high, thread_id))
+            _report_progress(watch, "rewriting the storage", 1, 2)
             engine.scrub()
-            _tell(told, "rewriting the storage", 2, 2)
-            report = self._with_elsewhere(report, **given)
+            _report_progress(watch, "rewriting the storage", 2, 2)
+            report = self._add_other_namespaces(report, **target)
             step.finish(lambda: asdict(report))
         return report
 
     aerase = awaited(erase, writes=True)
 
-    def _with_elsewhere(
+    def _add_other_namespaces(
         self, report: EraseReport, namespace: Namespace | None, thread_id: Any, conversation_id: Any
     ) -> EraseReport:
         """Add the other namespaces with items of the person, if a namespace is erased."""
         if not namespace or thread_id is not None or conversation_id is not None:
             return report
-        below, scopes = tuple(namespace), self.database.scopes
-        found = self.database.read(None, lambda tx: integrity.items_elsewhere(tx, below, scopes))
-        return replace(report, elsewhere=found)
+        target, scopes = tuple(namespace), self.database.scopes
+        others = self.database.read(None, lambda tx: integrity.find_other_items(tx, target, scopes))
+        return replace(report, other_namespaces=others)
 
     def settle(self) -> None:
         """Run the background work now: embed documents and extract facts from messages.
@@ -236,13 +240,13 @@ class Maintenance(Upkeep):
         Raises:
             Exception: Any error of the embeddings or of the summarization model. Pending work stays pending.
         """
-        for facts in self.database.draining:
+        for facts in self.database.fact_workers:
             facts.drain()
         self.database.background.settle()
 
     asettle = awaited(settle, writes=True)
 
 
-def _tell(progress: events.Watch | None, *at: Any) -> None:
+def _report_progress(progress: events.Watch | None, *args: Any) -> None:
     if progress is not None:
-        progress(events.Progress(*at))
+        progress(events.Progress(*args))

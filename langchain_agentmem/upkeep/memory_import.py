@@ -26,7 +26,7 @@ from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.conversations import compaction_records, conversation_part
 from langchain_agentmem.errors import BranchMoved, InvalidInput, safe_repr
 from langchain_agentmem.rewinding import sealing, thread_memory
-from langchain_agentmem.rewinding.branches import KIND
+from langchain_agentmem.rewinding.branches import NAMED_BRANCH
 from langchain_agentmem.rewinding.memory_rows import FOREVER
 from langchain_agentmem.search import search_index
 from langchain_agentmem.search.search_index import DocumentSeries, IndexedDocument
@@ -40,22 +40,22 @@ from langchain_agentmem.storage.transfer import (
     Table,
     has_row,
     number_documents,
-    pages,
+    split_pages,
 )
-from langchain_agentmem.threads import thread_lines
+from langchain_agentmem.threads import thread_rows
 
 Row: TypeAlias = dict[str, Any]
 
-_TABLES: Mapping[str, Table] = {table.name: table for table in TABLES}
+_TABLES_BY_NAME: Mapping[str, Table] = {table.name: table for table in TABLES}
 _POINTERS = {"thread_post": "first", "thread_round": "first", "thread_item_read": "of"}
 """Kinds of memory that name the id of another version in `extra`, and under which key."""
-_NOT_TAKEN = (
+_SKIPPED_TABLES = (
     "namespace", "content", "audit_head", "search_scope", "search_series", "search_total",
     "search_speaker", "search_vector", "search_unembedded", "search_state", "prompt_note",
 )  # fmt: skip
 """Tables whose rows come with those of others, are made anew, or belong to one database alone."""
-_IN_REPORT = {"entry": "entries", "checkpoint": "checkpoints", "blob": "blobs", "item": "items"}
-_OWNERS = {"message": "entry", "nested_message": "entry", "item": "item"}
+_FIELDS_BY_TABLE = {"entry": "entries", "checkpoint": "checkpoints", "blob": "blobs", "item": "items"}
+_OWNER_TABLES = {"message": "entry", "nested_message": "entry", "item": "item"}
 """The tables of what the search index finds, by its kinds. Default: "memory"."""
 
 
@@ -79,17 +79,17 @@ class MemoryImport:
     ) -> None:
         self._source, self._file, self._tx = source, file, tx
         self._now, self._limits = database.now(), database.limits
-        taken = [table for table in TABLES if table.name not in _NOT_TAKEN]
-        self._counting = CountingProgress(progress, "importing", map(source.count, taken))
+        tables = [table for table in TABLES if table.name not in _SKIPPED_TABLES]
+        self._counter = CountingProgress(progress, "importing", map(source.count, tables))
         self._ids: dict[str, dict[int, int]] = defaultdict(dict)  # by table: ids in the export, and here
-        self._threads_here: dict[int, int] = {}
-        self._heads: dict[int, tuple[int, int] | None] = {}  # of these threads, as they were
-        self._lines_here: dict[int, int] = {}
-        self._branches_here: dict[int, Row] = {}
-        self._authors_here: set[int] = set()
+        self._existing_threads: dict[int, int] = {}
+        self._old_heads: dict[int, tuple[int, int] | None] = {}  # of these threads, as they were
+        self._existing_ns: dict[int, int] = {}
+        self._existing_branches: dict[int, Row] = {}
+        self._existing_authors: set[int] = set()
         self._forks: dict[int, list[int]] = defaultdict(list)  # where branches that were taken begin
-        self._groups: dict[int, int] = {}
-        self._needed: set[int] = set()  # groups that lie nowhere, and that a task or a subgraph stands on
+        self._group_ids: dict[int, int] = {}
+        self._needed_groups: set[int] = set()  # groups that lie nowhere, and that a task or a subgraph stands on
         self.added: Counter[str] = Counter()
         self.conversations: list[tuple[str, str, list[str]]] = []
 
@@ -99,31 +99,33 @@ class MemoryImport:
         Raises:
             InvalidInput: An object of the same name exists here with other content.
         """
-        self._take_threads()
-        self._take_branches()
-        self._take_authors()
-        self._take("entry")
-        self._take("compaction", partial(compaction_records.renumber, ids=self._ids["compaction"]), size=1)
-        self._take("item", known=("namespace_id", "key"))
-        self._take("blob", known=("namespace_id", "key"))
-        self._take("finished_task", self._adjust_finished, known=("thread_id", "task"))
-        self._take("finished_group", self._adjust_group, known=("group_id", "thread_id", "task"))
-        self._take_memory()
-        self._take("memory_source")
-        self._take("memory_group", self._adjust_execution)
-        self._take("seal", self._adjust_group)
-        self._take("branch_base", self._adjust_base)
-        self._take("base_group", self._adjust_group)
-        self._take_places()
-        self._take_audit()
+        self._import_threads()
+        self._import_branches()
+        self._import_authors()
+        self._import_table("entry")
+        self._import_table(
+            "compaction", partial(compaction_records.renumber_parent, ids=self._ids["compaction"]), size=1
+        )
+        self._import_table("item", known=("namespace_id", "key"))
+        self._import_table("blob", known=("namespace_id", "key"))
+        self._import_table("finished_task", self._adjust_task, known=("thread_id", "task"))
+        self._import_table("finished_group", self._adjust_group, known=("group_id", "thread_id", "task"))
+        self._import_memory()
+        self._import_table("memory_source")
+        self._import_table("memory_group", self._adjust_memory_group)
+        self._import_table("sealed_group", self._adjust_group)
+        self._import_table("branch_base", self._adjust_base)
+        self._import_table("base_group", self._adjust_group)
+        self._import_places()
+        self._import_audit()
         self._merge_conversations()
         self._move_marks()
-        self._index()
+        self._index_rows()
         return self
 
     # -- rows ------------------------------------------------------------------------------------------------------
 
-    def _take(
+    def _import_table(
         self,
         name: str,
         adjust: Callable[[Row], object] = bool,
@@ -141,9 +143,9 @@ class MemoryImport:
             rows: Some of the table's rows. Default: all.
             size: The number of rows per insert.
         """
-        has_own = _TABLES[name].key == ("id",) and name != "memory_group"
-        for page in pages(self._source.matching(name) if rows is None else rows, size):
-            self._counting.add(len(page))
+        has_own = _TABLES_BY_NAME[name].key == ("id",) and name != "memory_group"
+        for page in split_pages(self._source.find_rows(name) if rows is None else rows, size):
+            self._counter.add(len(page))
             ids = iter(self._tx.take_ids(name, len(page)) if has_own else ())
             fresh: list[tuple[Any, Row]] = []  # with the ids in the export
             for row in page:
@@ -153,15 +155,15 @@ class MemoryImport:
                     if (new := next(ids, None)) is not None:
                         self._ids[name][old] = row["id"] = new
             if known:
-                fresh = self._unknown(name, known, fresh)
+                fresh = self._drop_existing(name, known, fresh)
             self._insert(name, [row for _, row in fresh if adjust(row) is not False])
 
-    def _unknown(self, name: str, known: Sequence[str], rows: Sequence[tuple[Any, Row]]) -> list[tuple[Any, Row]]:
+    def _drop_existing(self, name: str, known: Sequence[str], rows: Sequence[tuple[Any, Row]]) -> list[tuple[Any, Row]]:
         """Leave out rows that already exist here."""
-        found = [has_row(self._tx, name, {column: row[column] for column in known}) for _, row in rows]
+        lookups = [has_row(self._tx, name, {column: row[column] for column in known}) for _, row in rows]
         fresh = []
-        for (old, row), there in zip(rows, found, strict=True):
-            if there:
+        for (old, row), exists in zip(rows, lookups, strict=True):
+            if exists:
                 self._ids[name].pop(old, None)
             else:
                 fresh.append((old, row))
@@ -169,20 +171,20 @@ class MemoryImport:
 
     def _translate(self, name: str, row: Row) -> bool:
         """Replace the references of a row by ids here; return False if one was not taken."""
-        for column, table in _TABLES[name].references.items():
+        for column, table in _TABLES_BY_NAME[name].references.items():
             if row[column] is not None and table != "content":
-                new = self._namespace(row[column]) if table == "namespace" else self._ids[table].get(row[column])
+                new = self._namespace_id(row[column]) if table == "namespace" else self._ids[table].get(row[column])
                 if new is None:
                     return False
                 row[column] = new
         return True
 
-    def _namespace(self, old: int) -> int:
+    def _namespace_id(self, old: int) -> int:
         """Return the id of a namespace here; create the namespace when the first row needs it."""
         ids = self._ids["namespace"]
         if old not in ids:
-            [row] = self._source.matching("namespace", id=old)
-            ids[old] = queries.number_of(self._tx, row["path"])
+            [row] = self._source.find_rows("namespace", id=old)
+            ids[old] = queries.ensure_namespace(self._tx, row["path"])
         return ids[old]
 
     def _insert(self, name: str, rows: Sequence[Row]) -> None:
@@ -197,155 +199,157 @@ class MemoryImport:
             if "document_id" in row:
                 row["document_id"] = None
         self._tx.insert_rows(name, list(rows[0]), [tuple(row.values()) for row in rows])
-        self.added[_IN_REPORT.get(name, name)] += len(rows)
+        self.added[_FIELDS_BY_TABLE.get(name, name)] += len(rows)
 
     def _store_contents(self, name: str, rows: Sequence[Row]) -> None:
-        columns = [column for column, table in _TABLES[name].references.items() if table == "content"]
+        columns = [column for column, table in _TABLES_BY_NAME[name].references.items() if table == "content"]
         wanted = {row[column] for row in rows for column in columns} - {None}
         if not wanted:
             return
-        found = self._source.run(query.exported_contents, ids=json.dumps(sorted(wanted)))
+        contents = self._source.run(query.exported_contents, ids=json.dumps(sorted(wanted)))
         hashes: dict[int, bytes] = {}
         bodies: dict[bytes, bytes] = {}
-        for row in found:
+        for row in contents:
             self._limits.check("value_bytes", len(row["body"]), "A value of the export")
             hashes[row["id"]] = row["hash"]
             bodies[row["hash"]] = row["body"]
-        queries.store(self._tx, bodies)
-        there = query.contents_named(self._tx, hashes=json.dumps([each.hex() for each in bodies]))
-        ids = {bytes(row["hash"]): row["id"] for row in there}
+        queries.store_bodies(self._tx, bodies)
+        stored = query.contents_of_hashes(self._tx, hashes=json.dumps([each.hex() for each in bodies]))
+        ids = {bytes(row["hash"]): row["id"] for row in stored}
         if len(ids) < len(bodies):
             raise BranchMoved  # somebody else removed one between the two: begin again
-        for given in rows:
-            given.update({column: ids[hashes[given[column]]] for column in columns if given[column] is not None})
+        for target in rows:
+            target.update({column: ids[hashes[target[column]]] for column in columns if target[column] is not None})
 
     # -- threads ---------------------------------------------------------------------------------------------------
 
-    def _take_threads(self) -> None:
+    def _import_threads(self) -> None:
         """Import new threads, and add missing checkpoints to existing threads."""
-        new, here = [], []
+        new, existing = [], []
         for row in self._source.run(query.exported_threads):
-            at = ThreadKey(row.pop("path"), row["name"])
-            found = thread_lines.find(self._tx, at, exact=True)
-            if found is None:
+            key = ThreadKey(row.pop("path"), row["name"])
+            thread = thread_rows.find_thread(self._tx, key, exact=True)
+            if thread is None:
                 new.append(row)
             else:
-                here.append((at, row))
-                self._threads_here[row["id"]] = found.id
-                self._heads[found.id] = thread_memory.head_of(self._tx, found.id)
-        self.added["threads"] = len(new) + len(here)
-        shelves = json.dumps(sorted({row["shelf_id"] for row in new}))
-        self._take("shelf", rows=self._source.run(query.exported_shelves, ids=shelves))
-        self._take("thread", rows=new)
-        for name in ("checkpoint_line", "part", "checkpoint", "channel_value", "pending_write"):
-            self._take(name)
-        for at, row in here:
-            self._merge_thread(at, row)
-        self._ids["thread"] |= self._threads_here
+                existing.append((key, row))
+                self._existing_threads[row["id"]] = thread.id
+                self._old_heads[thread.id] = thread_memory.head_place(self._tx, thread.id)
+        self.added["threads"] = len(new) + len(existing)
+        storage_ids = json.dumps(sorted({row["store_id"] for row in new}))
+        self._import_table("part_store", rows=self._source.run(query.exported_stores, ids=storage_ids))
+        self._import_table("thread", rows=new)
+        for name in ("checkpoint_ns", "part", "checkpoint", "channel_value", "pending_write"):
+            self._import_table(name)
+        for key, row in existing:
+            self._merge_thread(key, row)
+        self._ids["thread"] |= self._existing_threads
 
-    def _merge_thread(self, at: ThreadKey, thread: Row) -> None:
+    def _merge_thread(self, key: ThreadKey, thread: Row) -> None:
         rows: list[Row] = []
-        lines = {row["id"]: row["ns"] for row in self._source.matching("checkpoint_line", thread_id=thread["id"])}
-        for line, ns in lines.items():
+        ns_by_id = {row["id"]: row["ns"] for row in self._source.find_rows("checkpoint_ns", thread_id=thread["id"])}
+        for ns_id, ns in ns_by_id.items():
             for name in ("channel_value", "pending_write", "checkpoint"):
-                rows += [row | {"ns": ns} for row in self._source.matching(name, line_id=line)]
-        parts = self._source.run(query.exported_parts, shelf=thread["shelf_id"])
-        self.added["checkpoints"] += thread_lines.merge(self._tx, at, parts, rows, delta=bool(thread["delta"]))
-        for line, ns in lines.items():
-            found = thread_lines.find(self._tx, at, ns, exact=True)
-            if found is not None and found.line is not None:
-                self._lines_here[line] = found.line
+                rows += [row | {"ns": ns} for row in self._source.find_rows(name, ns_id=ns_id)]
+        parts = self._source.run(query.exported_parts, store=thread["store_id"])
+        self.added["checkpoints"] += thread_rows.merge_thread(self._tx, key, parts, rows, delta=bool(thread["delta"]))
+        for ns_id, ns in ns_by_id.items():
+            existing = thread_rows.find_thread(self._tx, key, ns, exact=True)
+            if existing is not None and existing.ns_id is not None:
+                self._existing_ns[ns_id] = existing.ns_id
 
     # -- branches --------------------------------------------------------------------------------------------------
 
-    def _take_branches(self) -> None:
+    def _import_branches(self) -> None:
         """Import new conversations and named branches, and the branches that checkpoints need."""
         # Those on which checkpoints stand that were taken, or stand nowhere here.
-        lines = self._ids["checkpoint_line"]
-        wanted = {row["branch_id"] for row in self._source.matching("place") if row["line_id"] in lines}
-        wanted |= {row["branch_id"] for line in self._lines_here for row in self._placeless(line)}
+        ns_ids = self._ids["checkpoint_ns"]
+        wanted = {row["branch_id"] for row in self._source.find_rows("checkpoint_position") if row["ns_id"] in ns_ids}
+        wanted |= {row["branch_id"] for ns_id in self._existing_ns for row in self._missing_places(ns_id)}
         for row in self._source.run(query.exported_branches):  # the youngest first: each after those that begin on it
             if row["name"] is not None:
-                there = query.named_branch(self._tx, path=row["path"], kind=row["kind"], name=row["name"])
-                if not there:
+                existing = query.branch_details(self._tx, path=row["path"], kind=row["kind"], name=row["name"])
+                if not existing:
                     wanted.add(row["id"])
-                elif row["kind"] == KIND:
-                    self._meet(row, there[0])
-            if row["id"] in wanted and row["id"] not in self._branches_here:
+                elif row["kind"] == NAMED_BRANCH:
+                    self._match_branch(row, existing[0])
+            if row["id"] in wanted and row["id"] not in self._existing_branches:
                 wanted |= {row["parent_id"], row["base_id"]} - {None}
                 if (parent := row["parent_id"]) is not None:
                     self._forks[parent].append(row["parent_position"])
-                self.added["branches"] += row["kind"] == KIND
-        wanted -= self._branches_here.keys()
-        self._take("branch", rows=(row for row in self._source.matching("branch") if row["id"] in wanted))
-        for row in self._source.matching("branch_base"):
+                self.added["branches"] += row["kind"] == NAMED_BRANCH
+        wanted -= self._existing_branches.keys()
+        self._import_table("branch", rows=(row for row in self._source.find_rows("branch") if row["id"] in wanted))
+        for row in self._source.find_rows("branch_base"):
             if row["branch_id"] in wanted:
-                self._needed.update(group for group, _ in json.loads(row["groups"]))
+                self._needed_groups.update(group for group, _ in json.loads(row["groups"]))
 
-    def _placeless(self, line: int) -> list[Row]:
+    def _missing_places(self, ns_id: int) -> list[Row]:
         """Return the places of checkpoints on an existing line that have no place here."""
-        rows = list(self._source.matching("place", line_id=line))
+        rows = list(self._source.find_rows("checkpoint_position", ns_id=ns_id))
         keys = json.dumps([row["checkpoint"] for row in rows])
-        found = {row["name"] for row in query.placeless(self._tx, line=self._lines_here[line], keys=keys)}
-        return [row for row in rows if row["checkpoint"] in found]
+        missing = {
+            row["name"] for row in query.unplaced_checkpoints(self._tx, ns_id=self._existing_ns[ns_id], keys=keys)
+        }
+        return [row for row in rows if row["checkpoint"] in missing]
 
-    def _take_places(self) -> None:
-        self._take("place")
-        placeless = [row for line in self._lines_here for row in self._placeless(line)]
-        self._ids["checkpoint_line"] |= self._lines_here
-        self._take("place", rows=placeless)
+    def _import_places(self) -> None:
+        self._import_table("checkpoint_position")
+        placeless = [row for ns_id in self._existing_ns for row in self._missing_places(ns_id)]
+        self._ids["checkpoint_ns"] |= self._existing_ns
+        self._import_table("checkpoint_position", rows=placeless)
 
-    def _meet(self, branch: Row, there: Any) -> None:
+    def _match_branch(self, branch: Row, existing: Any) -> None:
         """Record a named branch that already exists here.
 
         Raises:
             InvalidInput: It has other content.
         """
-        same = all(branch[name] == there[name] for name in ("parent", "parent_position", "created_at"))
-        if not same or there["head"] < branch["head"]:
-            raise _is_other(branch)
-        self._ids["branch"][branch["id"]] = there["id"]
-        self._branches_here[branch["id"]] = branch | {"ahead": there["head"] > branch["head"]}
+        same = all(branch[name] == existing[name] for name in ("parent", "parent_position", "created_at"))
+        if not same or existing["head"] < branch["head"]:
+            raise _branch_conflict(branch)
+        self._ids["branch"][branch["id"]] = existing["id"]
+        self._existing_branches[branch["id"]] = branch | {"ahead": existing["head"] > branch["head"]}
 
-    def _take_authors(self) -> None:
-        for row in self._source.matching("author"):
-            old, scope, thread = row["id"], self._namespace(row["namespace_id"]), row["thread_id"]
-            if thread in self._threads_here:
-                self._authors_here.add(old)
-                self._ids["author"][old] = sealing.author_of(self._tx, self._threads_here[thread]).id
+    def _import_authors(self) -> None:
+        for row in self._source.find_rows("author"):
+            old, scope, thread = row["id"], self._namespace_id(row["namespace_id"]), row["thread_id"]
+            if thread in self._existing_threads:
+                self._existing_authors.add(old)
+                self._ids["author"][old] = sealing.author_of(self._tx, self._existing_threads[thread]).id
                 continue
-            found = None
+            author_id = None
             if thread is None:
-                found = query.find_author(self._tx, namespace=scope, name=row["name"])[0]["id"]
-            if found is None:
-                self._take("author", rows=[row])
+                author_id = query.find_author(self._tx, namespace=scope, name=row["name"])[0]["id"]
+            if author_id is None:
+                self._import_table("author", rows=[row])
             else:
-                self._ids["author"][old] = found
+                self._ids["author"][old] = author_id
 
     # -- memory ----------------------------------------------------------------------------------------------------
 
-    def _take_memory(self) -> None:
+    def _import_memory(self) -> None:
         """Import the versions on imported branches, and those of needed groups.
 
         The copies of a version follow it. If the version was not taken, its first copy replaces it.
         """
         ids = self._ids["memory"]
         rows = self._source.run(query.exported_memory)
-        for page in pages(rows):
-            self._counting.add(len(page))
+        for page in split_pages(rows):
+            self._counter.add(len(page))
             fresh = []
             for row, new in zip(page, self._tx.take_ids("memory", len(page)), strict=True):
-                number = row["origin"] or row["id"]
+                number = row["copy_of"] or row["id"]
                 if not self._is_wanted(row, number):
                     continue
-                if row["author_id"] in self._authors_here:
-                    row["gone"] = 0
-                row["id"], row["origin"] = new, None
+                if row["author_id"] in self._existing_authors:
+                    row["visible_until"] = 0
+                row["id"], row["copy_of"] = new, None
                 self._translate("memory", row)
-                row["origin"] = ids.get(number)
+                row["copy_of"] = ids.get(number)
                 ids.setdefault(number, new)
                 self._adjust_group(row)
-                self._point(row)
+                self._update_pointer(row)
                 fresh.append(row)
             self._insert("memory", fresh)
             self.added["memories"] += sum(row["kind"] != "message" for row in fresh)
@@ -353,80 +357,86 @@ class MemoryImport:
     def _is_wanted(self, row: Row, number: int) -> bool:
         branch = row["branch_id"]
         if branch is None:
-            return row["group_id"] in self._needed and number not in self._ids["memory"]
-        if branch in self._branches_here:
-            self._compare(row, self._branches_here[branch])
+            return row["group_id"] in self._needed_groups and number not in self._ids["memory"]
+        if branch in self._existing_branches:
+            self._compare_version(row, self._existing_branches[branch])
             return False
         return branch in self._ids["branch"]
 
-    def _compare(self, row: Row, branch: Row) -> None:
+    def _compare_version(self, row: Row, branch: Row) -> None:
         """Check that an existing branch has a version, or had it and has advanced since.
 
         Raises:
             InvalidInput: The version differs, or a fork of the export needs it.
         """
-        here = self._ids["branch"][branch["id"]]
-        found = query.version_at(self._tx, branch=here, kind=row["kind"], key=row["key"], position=row["position"])
+        branch_id = self._ids["branch"][branch["id"]]
+        versions = query.version_at(
+            self._tx, branch=branch_id, kind=row["kind"], key=row["key"], position=row["position"]
+        )
         content = row["content_id"]
-        hash_ = next(self._source.matching("content", id=content))["hash"] if content else None
+        hash_ = next(self._source.find_rows("content", id=content))["hash"] if content else None
         names = ("label", "importance", "expires_at", "created_at")
-        mine = [hash_, *(row[name] for name in names)]
-        if not found and branch["ahead"]:
+        expected = [hash_, *(row[name] for name in names)]
+        if not versions and branch["ahead"]:
             if any(row["position"] <= fork < row["until"] for fork in self._forks[branch["id"]]):
                 raise InvalidInput(
                     f"The branch {safe_repr(branch['name'])} has gone on here, and lost what a fork of the export "
                     "needs. Import the file into another database."
                 )
-        elif mine not in [[each["hash"] and bytes(each["hash"]), *(each[name] for name in names)] for each in found]:
-            raise _is_other(branch)
+        elif expected not in [
+            [each["hash"] and bytes(each["hash"]), *(each[name] for name in names)] for each in versions
+        ]:
+            raise _branch_conflict(branch)
 
-    def _point(self, row: Row) -> None:
+    def _update_pointer(self, row: Row) -> None:
         """Replace the version id in the `extra` of a row by the id here."""
         name = _POINTERS.get(row["kind"])
         extra = json.loads(row["extra"]) if name and row["extra"] else {}
         if name in extra:
-            row["extra"] = as_json(extra | {name: self._version(extra[name])})
+            row["extra"] = as_json(extra | {name: self._version_id(extra[name])})
 
-    def _version(self, old: int) -> int:
+    def _version_id(self, old: int) -> int:
         """Return the id of a version here; if it was not taken, the id of the last one before it."""
         ids = self._ids["memory"]
         return ids.get(old) or max((new for each, new in ids.items() if each <= old), default=0)
 
     # -- what some tables need besides -----------------------------------------------------------------------------
 
-    def _group(self, old: int) -> int:
+    def _group_id(self, old: int) -> int:
         """Return the number of a group here: its own, unless this database knows it already."""
-        if old not in self._groups:
+        if old not in self._group_ids:
             known = query.known_groups(self._tx, ids=json.dumps([old]))
-            self._groups[old] = randbits(62) if known else old
-        return self._groups[old]
+            self._group_ids[old] = randbits(62) if known else old
+        return self._group_ids[old]
 
     def _adjust_group(self, row: Row) -> None:
-        row["group_id"] = row["group_id"] and self._group(row["group_id"])
+        row["group_id"] = row["group_id"] and self._group_id(row["group_id"])
 
-    def _adjust_finished(self, row: Row) -> None:
+    def _adjust_task(self, row: Row) -> None:
         groups = json.loads(row["groups"])
-        self._needed.update(groups)
-        row["groups"] = json.dumps(sorted(map(self._group, groups)))
+        self._needed_groups.update(groups)
+        row["groups"] = json.dumps(sorted(map(self._group_id, groups)))
 
-    def _adjust_execution(self, row: Row) -> bool:
-        needed = row["id"] in self._needed
-        row["id"], row["owner"] = self._group(row["id"]), None
+    def _adjust_memory_group(self, row: Row) -> bool:
+        needed = row["id"] in self._needed_groups
+        row["id"], row["owner"] = self._group_id(row["id"]), None
         return needed
 
     def _adjust_base(self, row: Row) -> None:
         bounds = json.loads(row["groups"])
         row["groups"] = json.dumps(
-            sorted((self._group(group), last if last == FOREVER else self._version(last)) for group, last in bounds)
+            sorted(
+                (self._group_id(group), last if last == FOREVER else self._version_id(last)) for group, last in bounds
+            )
         )
 
-    def _take_audit(self) -> None:
+    def _import_audit(self) -> None:
         """Append the new entries of the audit trail to the chain."""
         rows = self._source.run(query.exported_audit)
         for path, entries in groupby(rows, key=lambda row: str(row["path"])):
-            for page in pages(entries):
-                self._counting.add(len(page))
-                read = audit_store.of_numbers(self._file, [row["sequence"] for row in page])
+            for page in split_pages(entries):
+                self._counter.add(len(page))
+                read = audit_store.load_by_number(self._file, [row["sequence"] for row in page])
                 drafts = [
                     EntryDraft(entry, row["mark"], replaced=row["hidden"] == REPLACED)
                     for row, entry in zip(page, read, strict=True)
@@ -436,40 +446,42 @@ class MemoryImport:
     def _merge_conversations(self) -> None:
         """Add missing messages to existing conversations, and record the new ones of each."""
         for row in self._source.run(query.exported_conversations):
-            at = ThreadKey(row["path"], row["name"])
+            key = ThreadKey(row["path"], row["name"])
             if row["id"] in self._ids["branch"]:
-                new = self._source.matching("entry", branch_id=row["id"])
+                new = self._source.find_rows("entry", branch_id=row["id"])
                 keys = [entry["key"] for entry in new]
             else:
-                records = conversation_part.dump(self._file, at)
-                keys = conversation_part.restore(self._tx, at, records, now=self._now, following=True)
+                records = conversation_part.dump_records(self._file, key)
+                keys = conversation_part.restore_records(self._tx, key, records, now=self._now, following=True)
                 self.added["entries"] += len(keys)
             self.added["conversations"] += 1
-            self.conversations.append((at.path, at.name, keys))
+            self.conversations.append((key.path, key.name, keys))
 
     def _move_marks(self) -> None:
         """Move the marks of existing threads whose heads have moved, so that their writes count."""
-        for thread, before in self._heads.items():
-            sealing.move_marks(self._tx, thread, before, thread_memory.head_of(self._tx, thread), self._now)
+        for thread, old_head in self._old_heads.items():
+            sealing.move_marks(self._tx, thread, old_head, thread_memory.head_place(self._tx, thread), self._now)
 
     # -- the search index ------------------------------------------------------------------------------------------
 
-    def _index(self) -> None:
+    def _index_rows(self) -> None:
         """Index the imported rows that have documents in the export, series by series.
 
         The text of a document ends where the next wording of the message has one, so all are marked before.
         """
         ids = self._ids["entry"]
-        for page in pages(self._source.run(query.exported_documents)):
-            mine = [row["owner"] for row in page if _OWNERS.get(row["kind"]) == "entry" and row["owner"] in ids]
-            number_documents(self._tx, "entry", [{"document": 0, "id": ids[owner]} for owner in mine])
+        for page in split_pages(self._source.run(query.exported_documents)):
+            imported = [
+                row["owner"] for row in page if _OWNER_TABLES.get(row["kind"]) == "entry" and row["owner"] in ids
+            ]
+            number_documents(self._tx, "entry", [{"document": 0, "id": ids[owner]} for owner in imported])
         documents = self._source.run(query.exported_documents)
         for _, series in groupby(documents, key=lambda row: int(row["series"])):
-            for page in pages(series):
-                self._counting.add(len(page))
-                table = _OWNERS.get(page[0]["kind"], "memory")
-                if mine := [row for row in page if row["owner"] in self._ids[table]]:
-                    self._index_page(mine, table)
+            for page in split_pages(series):
+                self._counter.add(len(page))
+                table = _OWNER_TABLES.get(page[0]["kind"], "memory")
+                if imported := [row for row in page if row["owner"] in self._ids[table]]:
+                    self._index_page(imported, table)
 
     def _index_page(self, rows: Sequence[Row], table: str) -> None:
         ids, first = self._ids[table], rows[0]
@@ -479,21 +491,23 @@ class MemoryImport:
             IndexedDocument("\n".join(texts.get(owner, ())), row["created_at"], role=row["role"])
             for row, owner in zip(rows, owners, strict=True)
         ]
-        placed = search_index.places(self._tx, DocumentSeries(first["path"], first["kind"], first["name"]), documents)
+        placed = search_index.reserve_places(
+            self._tx, DocumentSeries(first["path"], first["kind"], first["name"]), documents
+        )
         search_index.write(self._tx, placed, owners)
         numbered = list(zip(rows, placed.numbers, strict=True))
         number_documents(self._tx, table, [{"document": number, "id": ids[row["owner"]]} for row, number in numbered])
-        spoken = [{"id": number, "speaker": row["speaker"]} for row, number in numbered if row["speaker"] is not None]
-        if spoken:
+        speakers = [{"id": number, "speaker": row["speaker"]} for row, number in numbered if row["speaker"] is not None]
+        if speakers:
             series = placed.numbers[0] >> search_index.PLACE_BITS
-            words = self._source.matching("search_speaker", series_id=first["series"])
-            query.set_speaker.many(self._tx, spoken)
-            query.insert_speaker.many(
+            words = self._source.find_rows("search_speaker", series_id=first["series"])
+            query.set_speaker.run_many(self._tx, speakers)
+            query.insert_speaker.run_many(
                 self._tx, [{"word": each["word"], "speaker": each["speaker"], "series": series} for each in words]
             )
 
 
-def _is_other(branch: Row) -> InvalidInput:
+def _branch_conflict(branch: Row) -> InvalidInput:
     return InvalidInput(
         f"There is a branch {safe_repr(branch['name'])} here with other content than the export's. Erase its "
         "namespace first, or import the file into another database."

@@ -87,19 +87,19 @@ def hide(memory, prompt, *rules):
     def reasons(_kind, asked, _reply):
         return rules if asked == prompt else ()
 
-    return write(memory, audit_store.judge, "", reasons).entries
+    return write(memory, audit_store.apply_rules, "", reasons).entries
 
 
 def versions(tx, title):
     """Every version of a reference, from the oldest to the newest."""
     audit_store.settle(tx)
-    found = query.audit_marked(tx, path="", kind="reference", mark=audit_rows.mark_of(title))
-    return sorted(audit_store.of_numbers(tx, [row["sequence"] for row in found]), key=lambda each: each.created_at)
+    found = query.audit_entries_of_mark(tx, path="", kind="reference", mark=audit_rows.mark_of(title))
+    return sorted(audit_store.load_by_number(tx, [row["sequence"] for row in found]), key=lambda each: each.created_at)
 
 
 def marked(tx, path, kind, mark):
     """The shown entry of a kind that bears a mark, such as the reference of a title."""
     audit_store.settle(tx)
-    found = query.audit_marked(tx, path=path, kind=kind, mark=audit_rows.mark_of(mark))
+    found = query.audit_entries_of_mark(tx, path=path, kind=kind, mark=audit_rows.mark_of(mark))
     shown = [row["sequence"] for row in found if row["hidden"] != audit_rows.REPLACED]
-    return next(iter(audit_store.of_numbers(tx, shown)), None)
+    return next(iter(audit_store.load_by_number(tx, shown)), None)

@@ -13,7 +13,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, LLMResul
 from pydantic import BaseModel
 
 from langchain_agentmem.audit import model_call_capture
-from langchain_agentmem.audit.model_call_capture import begun, ended, message_of, storable, without_secrets
+from langchain_agentmem.audit.model_call_capture import finish_entry, message_of, redact_entry, start_entry, to_storable
 from langchain_agentmem.base.encoding import encode, to_plain
 from langchain_agentmem.base.redaction import redact_value
 from langchain_agentmem.errors import safe_repr
@@ -26,7 +26,7 @@ CALL = {"name": "weather", "args": {"city": "Rome"}, "id": "c1", "type": "tool_c
 
 def call(given=("Hi",), **told):
     messages = [HumanMessage(each) if isinstance(each, str) else each for each in given]
-    return begun(messages, entry_id="e1", run_id="r1", created_at=NOW, **told)
+    return start_entry(messages, entry_id="e1", run_id="r1", created_at=NOW, **told)
 
 
 def result(*messages, llm_output=None, **info):
@@ -37,7 +37,7 @@ def result(*messages, llm_output=None, **info):
 def entry(given=("Hi",), *answers, llm_output=None, info=None, **told):
     answers = answers or (AIMessage("Hello."),)
     response = result(*answers, llm_output=llm_output, **(info or {}))
-    return ended(call(given, **told), response, duration=0.5)
+    return finish_entry(call(given, **told), response, duration=0.5)
 
 
 def stored(entry):
@@ -82,7 +82,7 @@ def test_a_streamed_reply_is_the_message_that_the_next_prompt_holds():
         "", id="a1", usage_metadata={"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}, chunk_position="last"
     )
 
-    made = ended(call(), LLMResult(generations=[[ChatGenerationChunk(message=chunk)]]), duration=1.0)
+    made = finish_entry(call(), LLMResult(generations=[[ChatGenerationChunk(message=chunk)]]), duration=1.0)
     following = call(
         ["Hi", AIMessage(**chunk.model_dump(include={"content", "id", "response_metadata", "usage_metadata"}))]
     )
@@ -145,11 +145,11 @@ def test_errors_are_told_by_type_and_message():
         (Mute(), "Mute"),
         (ValueError("x" * 50_000), "ValueError: " + "x" * (model_call_capture.LONGEST_ERROR - 13) + "…"),
     ):
-        assert ended(call(), None, duration=None, error=error).error == said
+        assert finish_entry(call(), None, duration=None, error=error).error == said
     # Of a refusal the status is kept, and no header.
     metadata = {"body": {"error": "no"}, "headers": {"set-cookie": "s3cr3t"}, "status_code": 500, "request_id": "q"}
     response = LLMResult(generations=[[ChatGeneration(message=AIMessage("", response_metadata=metadata))]])
-    made = ended(call(), response, duration=1.0, error=RuntimeError("Error code: 500"))
+    made = finish_entry(call(), response, duration=1.0, error=RuntimeError("Error code: 500"))
     assert (made.extra["status_code"], made.extra["request_id"], made.extra["answers"]) == (500, "q", 0)
     assert "partial" not in made.extra
     assert b"s3cr3t" not in b"".join([*stored(made)[0], stored(made)[1]])
@@ -259,8 +259,8 @@ def test_what_cannot_be_stored_is_kept_as_what_can_be_told_of_it():
         ({1, 2}, [1, 2]),
         (1e400, "inf"),
     ):
-        assert storable(value) == told
-        to_plain(storable(value))
+        assert to_storable(value) == told
+        to_plain(to_storable(value))
         made = entry(["Hi", ToolMessage("done", tool_call_id="c1", artifact=value)], metadata={"mine": value})
         stored(made)
         assert [each.text for each in made.messages] == ["Hi", "done", "Hello."]
@@ -281,8 +281,8 @@ def test_messages_that_somebody_has_set_to_anything_are_told_as_far_as_they_go()
         encode_body(message)
         assert message.role in {"user", "assistant", "system"}
     for given in (None, 7, b"bytes", object(), {"role": "user"}, "\ud800 half", "\x00" * 10, "x" * 10**6):
-        begin = begun([given], entry_id="e1", run_id="r1", created_at=NOW)
-        made = ended(begin, result(AIMessage("Hello.")), duration=0.0)
+        begin = start_entry([given], entry_id="e1", run_id="r1", created_at=NOW)
+        made = finish_entry(begin, result(AIMessage("Hello.")), duration=0.0)
         stored(made)
         assert made.messages[0].role == "user"
         assert made.prompt == given or not isinstance(given, str)
@@ -291,7 +291,7 @@ def test_messages_that_somebody_has_set_to_anything_are_told_as_far_as_they_go()
 def test_whatever_callbacks_tell_the_call_is_told():
     nothing = (LLMResult(generations=[]), LLMResult(generations=[[]]))
     for response in (None, "text", 7, Empty(), Empty([[Empty()]]), *nothing):
-        made = ended(call(), response, duration=0.0)
+        made = finish_entry(call(), response, duration=0.0)
         stored(made)
         assert made.prompt == "Hi"
     values = (None, 7, "x", [7], {7: 7}, Nameless())
@@ -309,9 +309,9 @@ def test_secrets_are_taken_out_of_everything_that_was_said():
         tool_calls=[{"name": "login", "args": {"token": key}, "id": "c2"}],
         additional_kwargs={"note": key},
     )
-    failure = ended(call(given), result(answer), duration=1.0, error=PermissionError(f"bad key {key}"))
+    failure = finish_entry(call(given), result(answer), duration=1.0, error=PermissionError(f"bad key {key}"))
 
-    clean = without_secrets(failure, redact_value)
+    clean = redact_entry(failure, redact_value)
 
     assert key in repr(failure)
     assert key not in repr(clean)

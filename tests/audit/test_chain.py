@@ -7,14 +7,14 @@ import pytest
 
 from langchain_agentmem.audit import audit_entry, audit_rows, audit_store
 from langchain_agentmem.audit.audit_entry import ChainHead
-from langchain_agentmem.base.namespaces import range_of
+from langchain_agentmem.base.namespaces import path_range
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.storage import queries
 from langchain_agentmem.threads.value_store import LIST, pack
 
 from .entries import add, call, entry, hide, read, todo, write
 
-EVERYWHERE = range_of(())
+EVERYWHERE = path_range(())
 CHANGED = "update content set body = :body where id in (select content_id from part where number = {})"
 
 
@@ -47,23 +47,23 @@ def problems(memory, since=None):
 
 class TestWhatIsWhole:
     def test_nothing_is_wrong_with_what_was_only_used(self, filled):
-        ids = {each.prompt: each.id for each in read(filled, audit_store.last, "", 9)}
+        ids = {each.prompt: each.id for each in read(filled, audit_store.load_last, "", 9)}
         assert hide(filled, "second", "rule") == 1
         write(filled, audit_store.set_status, "", ids["[TODO] third"], "done")
         write(filled, audit_store.archive, *EVERYWHERE, 2**62)
         report = read(filled, audit_store.verify)
         assert (report.ok, report.problems, report.entries, report.erased) == (True, (), 7, 0)
-        assert report.head == read(filled, audit_store.head)
+        assert report.head == read(filled, audit_store.load_head)
         assert filled.admin.verify().problems == ()
         assert filled.admin.verify().checked["audit"] == 7
 
     def test_an_empty_trail_is_whole(self, memory):
-        assert read(memory, audit_store.head) == audit_entry.START
-        report = audit_entry.ChainReport(entries=0, erased=0, problems=(), head=audit_entry.START)
+        assert read(memory, audit_store.load_head) == audit_entry.EMPTY_CHAIN
+        report = audit_entry.ChainReport(entries=0, erased=0, problems=(), head=audit_entry.EMPTY_CHAIN)
         assert read(memory, audit_store.verify) == report
 
     def test_erasing_keeps_the_chain_and_is_told(self, filled):
-        kept = read(filled, audit_store.head)
+        kept = read(filled, audit_store.load_head)
         assert filled.erase(conversation_id="c").audit == 4
         report = read(filled, audit_store.verify, kept)
         assert (report.problems, report.entries, report.erased, report.head) == ((), 7, 4, kept)
@@ -71,7 +71,7 @@ class TestWhatIsWhole:
 
     def test_it_is_whole_when_it_is_read_in_many_pages(self, filled, monkeypatch):
         monkeypatch.setattr(audit_store, "CHAIN_PAGE", 2)
-        monkeypatch.setattr(audit_store, "MESSAGES", 1)
+        monkeypatch.setattr(audit_store, "MESSAGE_PAGE", 1)
         assert problems(filled) == []
 
     def test_the_digest_is_what_it_is_said_to_be(self, memory, raw):
@@ -166,16 +166,18 @@ class TestWhatIsFound:
 @pytest.mark.sqlite_suffices
 class TestAHeadThatIsKeptElsewhere:
     def test_it_finds_a_chain_that_was_computed_anew(self, filled, raw):
-        kept = read(filled, audit_store.head)
+        kept = read(filled, audit_store.load_head)
         self.forge(filled, raw, 5)
         add(filled, entry("later", "on"))
-        assert problems(filled) == problems(filled, audit_entry.START) == [], "nothing inside the database can tell"
+        assert problems(filled) == problems(filled, audit_entry.EMPTY_CHAIN) == [], (
+            "nothing inside the database can tell"
+        )
         assert problems(filled, kept) == [
             "what the chain holds up to number 7 is not what it was when the head was taken"
         ]
 
     def test_it_finds_an_end_that_was_taken_off_with_the_head(self, filled, raw):
-        kept = read(filled, audit_store.head)
+        kept = read(filled, audit_store.load_head)
         raw(filled, "delete from audit where sequence > 5")
         raw(filled, "update audit_head set sequence = 5, link = (select link from audit where sequence = 5)")
         assert problems(filled) == []
@@ -184,11 +186,11 @@ class TestAHeadThatIsKeptElsewhere:
         ]
 
     def test_it_is_a_text_to_keep(self, filled):
-        kept = read(filled, audit_store.head)
-        assert ChainHead.of(str(kept)) == ChainHead.of(f" {kept}\n") == kept
+        kept = read(filled, audit_store.load_head)
+        assert ChainHead.parse(str(kept)) == ChainHead.parse(f" {kept}\n") == kept
         for text in ("", "7", "7:xyz", "-1:" + "0" * 64, f"{kept}0", "x:" + "0" * 64, None, 5):
             with pytest.raises(InvalidInput, match="no head"):
-                ChainHead.of(text)
+                ChainHead.parse(text)
 
     @staticmethod
     def forge(memory, raw, number):
@@ -215,24 +217,24 @@ class TestDamage:
     )
     def test_the_trail_goes_on_and_the_damaged_entry_can_be_erased(self, filled, raw, column, value):
         raw(filled, f"update audit set {column} = :value where sequence = 7", value=value)
-        for each, number in ((audit_store.last, 9), (audit_store.page, 0)):
+        for each, number in ((audit_store.load_last, 9), (audit_store.load_page, 0)):
             with pytest.raises(DatabaseUnreadable, match="number 7, is damaged"):
                 read(filled, each, "", number)
-        assert read(filled, audit_store.last, "", 9, kinds=["todo", "exchange"])
+        assert read(filled, audit_store.load_last, "", 9, kinds=["todo", "exchange"])
         write(filled, audit_store.settle)
-        assert write(filled, audit_store.judge, "", lambda *_: ["all"]).entries >= 6
+        assert write(filled, audit_store.apply_rules, "", lambda *_: ["all"]).entries >= 6
         add(filled, entry("later", "on"))
         assert len(filled.search("later", kinds=["audit"])) == 1
         write(filled, audit_store.archive, *EVERYWHERE, 2**62)
         assert len(problems(filled)) == 1
         assert filled.erase(conversation_id="c").audit == 4
         assert problems(filled) == []
-        assert [each.prompt for each in read(filled, audit_store.last, "", 9)] == ["later"]
+        assert [each.prompt for each in read(filled, audit_store.load_last, "", 9)] == ["later"]
 
     def test_a_damaged_message_is_told_of(self, filled, raw):
         raw(filled, CHANGED.format(0), body=b"{")
         with pytest.raises(DatabaseUnreadable, match="damaged"):
-            read(filled, audit_store.last, "", 9)
+            read(filled, audit_store.load_last, "", 9)
         write(filled, audit_store.settle)
         assert filled.erase(conversation_id="c").audit == 4
         assert filled.admin.verify().ok

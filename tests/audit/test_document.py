@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from langchain_agentmem.audit.legacy_json import put_aside, read_document, time_of
+from langchain_agentmem.audit.legacy_json import copy_damaged_file, read_document, time_of
 from langchain_agentmem.errors import InvalidInput
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -98,12 +98,12 @@ def test_no_file_is_too_broken(file):
 
 def test_a_damaged_file_is_put_aside_and_stays(file):
     file.write_bytes(b"{damaged")
-    first, second = put_aside(file, NOW), put_aside(file, NOW.replace(microsecond=5))
+    first, second = copy_damaged_file(file, NOW), copy_damaged_file(file, NOW.replace(microsecond=5))
     assert first.name == "agent_memory.json.corrupt-20260304-050607-000000"
     assert first.read_bytes() == second.read_bytes() == file.read_bytes() == b"{damaged"
 
 
 def test_a_file_that_is_not_there_is_refused(file):
-    for call in (lambda: read_document(file), lambda: put_aside(file, NOW), lambda: read_document(b"")):
+    for call in (lambda: read_document(file), lambda: copy_damaged_file(file, NOW), lambda: read_document(b"")):
         with pytest.raises(InvalidInput):
             call()

@@ -20,9 +20,9 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 
 from langchain_agentmem.audit import model_call_capture as module
-from langchain_agentmem.audit.model_call_capture import GIVEN_UP, UNFINISHED, AuditHandler
-from langchain_agentmem.base.concurrency import in_worker
-from langchain_agentmem.language_models.model_calls import ask
+from langchain_agentmem.audit.model_call_capture import ABANDONED, UNFINISHED, AuditHandler
+from langchain_agentmem.base.concurrency import run_in_worker
+from langchain_agentmem.language_models.model_calls import ask_model
 from tests.support.graphs import at, line
 from tests.support.models import LIMIT, StreamingModel, calling
 
@@ -137,10 +137,10 @@ class TestEveryWayToCall:
 
     def test_the_models_that_memory_asks_are_told_by_their_names_and_tags(self, trail, heard):
         def shorten(_):
-            return ask(None, model(), [HumanMessage("Shorten this.")], "compaction.summarize")
+            return ask_model(None, model(), [HumanMessage("Shorten this.")], "compaction.summarize")
 
         async def ashorten(_):
-            return await in_worker(lambda: shorten(None))
+            return await run_in_worker(lambda: shorten(None))
 
         RunnableLambda(shorten).invoke(None, heard)
         asyncio.run(RunnableLambda(shorten, ashorten).ainvoke(None, heard))
@@ -220,7 +220,7 @@ class TestCallsThatDoNotEndWell:
         graph = asking(Endless())
         task = asyncio.create_task(graph.ainvoke({"messages": [("user", "hi")]}, {**heard, **at("t1")}))
         await begun.wait()
-        assert handler._open
+        assert handler._open_calls
         task.cancel()
         await asyncio.wait([task])
         del task
@@ -228,8 +228,8 @@ class TestCallsThatDoNotEndWell:
 
         await model().ainvoke("next", heard)
 
-        assert [(each.prompt, each.error, each.thread_id) for each in trail if each.error] == [("hi", GIVEN_UP, "t1")]
-        assert not handler._open
+        assert [(each.prompt, each.error, each.thread_id) for each in trail if each.error] == [("hi", ABANDONED, "t1")]
+        assert not handler._open_calls
 
     def test_a_run_of_the_same_id_as_one_that_ended_is_no_call_that_was_given_up(self, trail, heard):
         run_id = str(uuid4())

@@ -7,10 +7,10 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit import audit_report
-from langchain_agentmem.audit.audit_report import examine
+from langchain_agentmem.audit.audit_report import make_report
 from langchain_agentmem.audit.audit_trail import AuditTrail
 from langchain_agentmem.audit.junk_rules import RULES, JunkRule
-from langchain_agentmem.base.namespaces import range_of
+from langchain_agentmem.base.namespaces import path_range
 
 from .entries import SENTENCES, add, add_all, call, entry, read, todo
 
@@ -25,7 +25,7 @@ def quick():
 
 
 def report(memory, namespace=(), **options):
-    return read(memory, examine, *range_of(namespace), now=NOW, **{"rules": RULES, **options})
+    return read(memory, make_report, *path_range(namespace), now=NOW, **{"rules": RULES, **options})
 
 
 def word(number):
@@ -143,7 +143,7 @@ class TestArchiving:
         assert not report(quick).is_large
 
     def test_it_says_how_many_would_go_and_what_they_take(self, memory, monkeypatch):
-        monkeypatch.setattr(audit_report, "LARGE", 10_000)
+        monkeypatch.setattr(audit_report, "LARGE_SIZE", 10_000)
         text = "The same words over and over. " * 100
         add_all(memory, [entry(reply=f"{i} {text}", created_at=before(days=90)) for i in range(30)])
         add_all(memory, [entry(reply=f"{i} {text}", created_at=before(days=3)) for i in range(10)])

@@ -36,7 +36,7 @@ ENTRIES = (
 
 def test_what_goes_in_comes_out_as_the_original_reads_it(trail, tmp_path):
     done = trail.import_document(document(tmp_path / "in.json", *ENTRIES))
-    assert (done.added, done.known, done.lost, done.kept) == (5, 0, (), None)
+    assert (done.added, done.known, done.lost, done.copy_path) == (5, 0, (), None)
     assert [each.kind for each in trail.last(9)] == ["exchange", "todo", "reflection", "reference"]
     assert [each.prompt for each in trail.todos()] == ["[TODO] Fix the build system"]
     assert trail.add_todo_from_chat("Please listen. Fix the build system!") == []
@@ -58,7 +58,7 @@ class TestWhole:
     def test_a_character_that_stands_for_what_could_not_be_read_is_no_damage(self, trail, tmp_path):
         text = json.dumps([was("What is \ufffd?", "A mark.")], ensure_ascii=False)
         (tmp_path / "in.json").write_text(text, encoding="utf-8")
-        assert trail.import_document(tmp_path / "in.json").kept is None
+        assert trail.import_document(tmp_path / "in.json").copy_path is None
 
     def test_equal_words_stay_as_many_entries_as_they_were(self, trail, tmp_path):
         entries = [was("Is it green?", "Yes, it is.", at, name) for name in ("a", "b", "b") for at in (NOON, NOON + 1)]
@@ -95,16 +95,16 @@ class TestDamaged:
         assert (first.added, first.known, second.added, second.known) == (7, 0, 0, 7)
         assert said(trail.last(9)) == [(f"Where is {n}?", f"{n} is in Rome.") for n in range(7)]
         assert "Where is 7?" in first.lost[0] == second.lost[0]
-        assert first.kept != second.kept
-        assert first.kept.read_bytes() == path.read_bytes() == before
-        assert first.kept.parent == tmp_path
-        assert first.kept.name.startswith("m.json.corrupt-2026")
+        assert first.copy_path != second.copy_path
+        assert first.copy_path.read_bytes() == path.read_bytes() == before
+        assert first.copy_path.parent == tmp_path
+        assert first.copy_path.name.startswith("m.json.corrupt-2026")
 
     def test_what_is_no_text_or_time_is_kept(self, trail, tmp_path):
         path = tmp_path / "m.json"
         path.write_text(json.dumps([was("Where?", 7, "yesterday"), was(None, None), {}]))  # a list of entries will do
         done = trail.import_document(path)
-        assert (done.added, done.lost, done.kept) == (3, (), None)
+        assert (done.added, done.lost, done.copy_path) == (3, (), None)
         assert trail.last()[0].extra["timestamp"] == "yesterday"
 
     def test_of_an_entry_with_parts_that_cannot_be_stored_the_rest_is_taken(self, trail, tmp_path):
@@ -113,7 +113,7 @@ class TestDamaged:
         done = trail.import_document(path)
         assert (said(trail.last()), trail.last()[0].extra) == ([("Where?", "In Rome, I think.")], {})
         assert "Entry 1 has parts that cannot be stored" in done.lost[0]
-        assert done.kept.read_bytes() == path.read_bytes()
+        assert done.copy_path.read_bytes() == path.read_bytes()
 
     def test_an_export_is_whole_or_not_there(self, trail, tmp_path, raw, memory):
         path = tmp_path / "m.json"

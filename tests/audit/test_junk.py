@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from langchain_agentmem.audit.junk_rules import JunkRule, reasons
+from langchain_agentmem.audit.junk_rules import JunkRule, junk_reasons
 from langchain_agentmem.errors import InvalidInput
 
 
@@ -16,7 +16,7 @@ def labelled(name):
 @pytest.mark.parametrize("name", ["junk_tuning", "junk_held_out"])
 def test_at_least_80_of_100_junk_entries_are_hidden_and_99_of_100_others_stay(name):
     entries = labelled(name)
-    hidden = [bool(reasons(entry.get("kind", "exchange"), entry["prompt"], entry["reply"])) for entry in entries]
+    hidden = [bool(junk_reasons(entry.get("kind", "exchange"), entry["prompt"], entry["reply"])) for entry in entries]
     junk = [was for was, entry in zip(hidden, entries, strict=True) if entry["junk"]]
     rest = [was for was, entry in zip(hidden, entries, strict=True) if not entry["junk"]]
     assert sum(junk) >= 0.80 * len(junk)
@@ -29,18 +29,18 @@ def test_a_short_answer_and_a_valuable_reply_stay():
         ("Shall I drop the table?", "yes, delete it"), ("Delete the table", "no"),
         ("ok", "The migration moved 1,204 rows and left three that have no owner."),
     ):  # fmt: skip
-        assert reasons("exchange", prompt, reply) == ()
+        assert junk_reasons("exchange", prompt, reply) == ()
 
 
 def test_a_reason_is_the_name_of_a_rule():
-    assert reasons("exchange", None, None) == ("empty",)
-    assert reasons("exchange", "fair enough", "ok") == ("small talk", "filler")
-    assert reasons("exchange", "testing 123", "Test received.") == ("test entry",)
-    assert reasons("exchange", "thanks", "Glad I could help!") == ("small talk",)
+    assert junk_reasons("exchange", None, None) == ("empty",)
+    assert junk_reasons("exchange", "fair enough", "ok") == ("small talk", "filler")
+    assert junk_reasons("exchange", "testing 123", "Test received.") == ("test entry",)
+    assert junk_reasons("exchange", "thanks", "Glad I could help!") == ("small talk",)
 
-    assert reasons("todo", "[TODO] Fix the build system", "") == ()  # none has a reply
-    assert reasons("reflection", "[SELF-REFLECTION] Agent status report", "x" * 21) == ()
-    assert reasons("reflection", "[SELF-REFLECTION] Agent status report", "x" * 20) == ("incomplete reflection",)
+    assert junk_reasons("todo", "[TODO] Fix the build system", "") == ()  # none has a reply
+    assert junk_reasons("reflection", "[SELF-REFLECTION] Agent status report", "x" * 21) == ()
+    assert junk_reasons("reflection", "[SELF-REFLECTION] Agent status report", "x" * 20) == ("incomplete reflection",)
 
 
 def test_a_rule_of_ones_own_looks_where_it_is_told_to():
@@ -50,12 +50,12 @@ def test_a_rule_of_ones_own_looks_where_it_is_told_to():
         ("both", ("beat 1", "beat 2"), True), ("either", ("fine work", "beat 2"), True),
     ):  # fmt: skip
         rule = JunkRule(name="heartbeat", pattern=r"^beat \d$", field=field)
-        assert reasons("exchange", *entry, rules=[rule]) == (("heartbeat",) if hidden else ())
-        assert reasons("todo", *entry, rules=[rule]) == ()
-    assert reasons("todo", "beat 1", "", rules=[rule.replace(field="either", kinds=["todo"])]) == ("heartbeat",)
+        assert junk_reasons("exchange", *entry, rules=[rule]) == (("heartbeat",) if hidden else ())
+        assert junk_reasons("todo", *entry, rules=[rule]) == ()
+    assert junk_reasons("todo", "beat 1", "", rules=[rule.replace(field="either", kinds=["todo"])]) == ("heartbeat",)
     rule = JunkRule(name="short", pattern=r"^.{0,3}$", unless=r"\?")
-    assert reasons("exchange", "why", "so", rules=[rule]) == ("short",)
-    assert reasons("exchange", "why?", "so", rules=[rule]) == ()
+    assert junk_reasons("exchange", "why", "so", rules=[rule]) == ("short",)
+    assert junk_reasons("exchange", "why?", "so", rules=[rule]) == ()
 
 
 def test_a_rule_that_cannot_be_is_refused():
@@ -69,5 +69,5 @@ def test_a_rule_that_cannot_be_is_refused():
 
 def test_a_long_text_is_no_junk_for_its_blank_beginning():
     text = f"{' ' * 5_000}The answer is here.{' ' * 5_000}"
-    assert reasons("exchange", "Where is it?", text) == ()
-    assert reasons("exchange", "Where is it?", " " * 10_000) == ("empty",)
+    assert junk_reasons("exchange", "Where is it?", text) == ()
+    assert junk_reasons("exchange", "Where is it?", " " * 10_000) == ("empty",)

@@ -9,18 +9,18 @@ import pytest
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit import audit_rows, audit_store
 from langchain_agentmem.audit.audit_entry import KINDS, AuditEntry
-from langchain_agentmem.audit.audit_report import examine
+from langchain_agentmem.audit.audit_report import make_report
 from langchain_agentmem.audit.audit_rows import EntryDraft
-from langchain_agentmem.base.namespaces import range_of
+from langchain_agentmem.base.namespaces import path_range
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message import Message
-from langchain_agentmem.threads.value_store import MOST_RANGES, runs
+from langchain_agentmem.threads.value_store import MOST_RANGES, to_ranges
 
 from .entries import BEGIN, add, call, entry, read, without_ids, write
 
 pytestmark = pytest.mark.verified
 
-EVERYWHERE = range_of(())
+EVERYWHERE = path_range(())
 ALL_KINDS = {
     "exchange": {"extra": {"of": ["a", "b"], "share": 0.5, "when": BEGIN, "raw": b"\x00\xff", "pair": (1, 2)}},
     "call": {"model": "m-1", "input_tokens": 12, "output_tokens": 3, "duration": 0.25, "run_id": "r", "thread_id": "t"},
@@ -56,7 +56,7 @@ class TestWhatIsKept:
     def test_times_are_in_utc_whatever_zone_they_came_in(self, memory):
         at = datetime(2026, 5, 1, 12, 0, tzinfo=timezone(timedelta(hours=2)))
         [kept] = add(memory, entry(created_at=at))
-        [found] = read(memory, audit_store.last, "", 1)
+        [found] = read(memory, audit_store.load_last, "", 1)
         assert (found.created_at, found.created_at.tzinfo, kept.created_at.hour) == (at, UTC, 10)
         assert entry(created_at=datetime(2026, 5, 1)).created_at == datetime(2026, 5, 1, tzinfo=UTC)
 
@@ -71,7 +71,7 @@ class TestWhatIsKept:
         with pytest.raises(InvalidInput, match="object"):
             write(memory, audit_store.add, "", [EntryDraft(entry()), EntryDraft(entry(extra={"it": object()}))])
         stats = memory.admin.stats()
-        assert (read(memory, audit_store.head).sequence, stats["audit"], stats["namespaces"]) == (0, 0, 0)
+        assert (read(memory, audit_store.load_head).sequence, stats["audit"], stats["namespaces"]) == (0, 0, 0)
 
 
 @pytest.mark.sqlite_suffices
@@ -80,7 +80,7 @@ class TestLast:
         if memory.database.engine.dialect != "sqlite":
             return
         sql = memory.database.engine._sql
-        for name in ("audit_newest", "audit_newest_in", "audit_following", "audit_following_in"):
+        for name in ("audit_newest", "audit_conversation_newest", "audit_next", "audit_conversation_next"):
             plan = raw(
                 memory, f"explain query plan {sql[name]}",
                 path="", kind="call", hidden=0, before=9, after=0, limit=5, conversation="c",
@@ -96,11 +96,14 @@ class TestModelCalls:
         said = replace(call(["hello"], "hi"), prompt="(cut) hel", reply="(cut) h")
         two = call(["hello", "hi there", "and now?"], "now this", conversation_id="c", error="none")
         add(memory, said, two)
-        assert list(map(without_ids, read(memory, audit_store.last, "", 2))) == [without_ids(said), without_ids(two)]
+        assert list(map(without_ids, read(memory, audit_store.load_last, "", 2))) == [
+            without_ids(said),
+            without_ids(two),
+        ]
 
     def test_calls_of_a_growing_history_cost_what_their_messages_cost(self, memory):
         def stored():
-            sizes = read(memory, examine, *EVERYWHERE, now=BEGIN, rules=()).size
+            sizes = read(memory, make_report, *EVERYWHERE, now=BEGIN, rules=()).size
             return memory.admin.stats()["contents"], sizes
 
         def cost(turns):
@@ -109,7 +112,7 @@ class TestModelCalls:
                 history.append(f"{turns} {n} " + "a longer question " * 10)
                 made = add(memory, call(history, f"{turns} answer {n} " * 20, conversation_id=f"c{turns}"))
                 history.append(made[0].reply)
-            assert list(map(without_ids, read(memory, audit_store.last, "", 1))) == list(map(without_ids, made))
+            assert list(map(without_ids, read(memory, audit_store.load_last, "", 1))) == list(map(without_ids, made))
             return [after - first for after, first in zip(stored(), before, strict=True)]
 
         few, few_bytes = cost(25)
@@ -125,10 +128,10 @@ class TestModelCalls:
                 said = [Message(role="user", content=text, message_id=f"{text}") for text in agent]
                 add(memory, entry(agent[-2], agent[-1], kind="call", messages=tuple(said), conversation_id="c"))
         stored = raw(memory, "select messages from audit order by sequence")
-        assert max(len(runs(audit_rows.numbers_of(row["messages"]))) for row in stored) <= MOST_RANGES
+        assert max(len(to_ranges(audit_rows.numbers_of(row["messages"]))) for row in stored) <= MOST_RANGES
         [rows] = raw(memory, "select count(*) as rows from part")
         assert rows["rows"] < 6 * 242
-        found = read(memory, audit_store.last, "", 120)
+        found = read(memory, audit_store.load_last, "", 120)
         assert [each.text for each in found[-1].messages] == two
         assert [each.text for each in found[-2].messages] == one
 
@@ -139,7 +142,7 @@ class TestModelCalls:
         add(memory, entry(said.text, "fine", kind="call", messages=(said,), conversation_id="c"))
         assert memory.admin.stats()["contents"] == before
         memory.conversation("c").reset_memory()
-        [kept] = read(memory, audit_store.last, "", 1)
+        [kept] = read(memory, audit_store.load_last, "", 1)
         assert [each.text for each in kept.messages] == [said.text]
 
     def test_erasing_frees_what_nothing_names_any_more(self, memory):
@@ -155,7 +158,7 @@ class TestModelCalls:
         assert memory.admin.stats()["contents"] == 4
         assert write(memory, audit_store.erase, *EVERYWHERE, "t1") == 1
         assert memory.admin.stats()["contents"] == 4
-        [left] = read(memory, audit_store.last, "", 9)
+        [left] = read(memory, audit_store.load_last, "", 9)
         assert [each.text for each in left.messages] == ["q0", "a0", "q1", "a1"]
         assert memory.admin.verify().ok
         assert write(memory, audit_store.erase, *EVERYWHERE, "c") == 1
@@ -184,12 +187,12 @@ class TestSearch:
         assert memory.search("herons", kinds=["audit"]) == []
 
     def test_what_waits_enters_with_many_others(self, memory, monkeypatch, raw):
-        monkeypatch.setattr(audit_store, "TAIL", 4)
+        monkeypatch.setattr(audit_store, "INDEX_THRESHOLD", 4)
         add(memory, *(entry(f"word{n}", "a") for n in range(10)))
         assert raw(memory, "select count(document_id) as n from audit") == [{"n": 8}]
-        assert read(memory, audit_store.waiting)
+        assert read(memory, audit_store.has_unindexed)
         assert len(memory.search("word9", kinds=["audit"])) == 1
-        assert not read(memory, audit_store.waiting)
+        assert not read(memory, audit_store.has_unindexed)
 
     def test_embeddings_are_never_asked_for_the_trail(self, url):
         asked = []

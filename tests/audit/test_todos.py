@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from langchain_agentmem.audit.junk_rules import LONGEST, todo_key, todos_in
+from langchain_agentmem.audit.junk_rules import MAX_TODO_CHARS, find_todos, todo_key
 
 SENTENCES = yaml.safe_load((Path(__file__).parent / "todo_sentences.yaml").read_text(encoding="utf-8"))
 
 
 def test_sentences_that_ask_are_told_from_those_that_do_not():
-    asked = [bool(todos_in(sentence["text"])) for sentence in SENTENCES]
+    asked = [bool(find_todos(sentence["text"])) for sentence in SENTENCES]
     meant = [sentence["todo"] for sentence in SENTENCES]
     right = sum(a and m for a, m in zip(asked, meant, strict=True))
     assert right >= 0.95 * sum(asked)
@@ -20,7 +20,7 @@ def test_sentences_that_ask_are_told_from_those_that_do_not():
 
 def test_a_sentence_is_given_whole():
     for text in [sentence["text"] for sentence in SENTENCES if sentence["todo"]]:
-        assert todos_in(f"Good morning. {text}") == [text]
+        assert find_todos(f"Good morning. {text}") == [text]
 
 
 BUGS, ON, BUILD = ("I want to add and fix bugs.", "Please test it, e.g. on https://example.org/?c.", "Build it!")
@@ -37,7 +37,7 @@ GIVEN = {
 
 @pytest.mark.parametrize(("text", "todos"), GIVEN.values(), ids=GIVEN)
 def test_what_a_text_gives(text, todos):
-    assert todos_in(text) == todos
+    assert find_todos(text) == todos
 
 
 def test_a_key_is_of_the_words():
@@ -47,10 +47,10 @@ def test_a_key_is_of_the_words():
 def test_parts_of_words_and_where_nothing_is_written_give_none():
     words = ("address", "latest", "needle", "wanton", "buildings", "contest", "documentary", "prefix")
     for text in (*(f"{word} is here" for word in words), "", "   ", "\x00\x01\x02", "\ud800"):
-        assert todos_in(text) == []
+        assert find_todos(text) == []
 
 
 def test_a_todo_has_at_most_500_characters():
-    (todo,) = todos_in("Please add " + "this and that " * 100_000)
+    (todo,) = find_todos("Please add " + "this and that " * 100_000)
     assert todo.startswith("Please add this")
-    assert len(todo) <= LONGEST
+    assert len(todo) <= MAX_TODO_CHARS

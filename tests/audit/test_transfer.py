@@ -5,13 +5,13 @@ import pytest
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit import audit_store
 from langchain_agentmem.audit.audit_rows import EntryDraft
-from langchain_agentmem.base.namespaces import range_of
+from langchain_agentmem.base.namespaces import path_range
 from langchain_agentmem.errors import DatabaseUnreadable
 from tests.conftest import ENGINES
 
 from .entries import BEGIN, add, call, entry, marked, read, todo, versions, write
 
-EVERYWHERE = range_of(())
+EVERYWHERE = path_range(())
 
 
 def fill(memory):
@@ -33,7 +33,7 @@ def fill(memory):
 
 
 def everything(memory):
-    shown = {path: read(memory, audit_store.last, path, 99, include_junk=True) for path in ("", "team\x1f")}
+    shown = {path: read(memory, audit_store.load_last, path, 99, include_junk=True) for path in ("", "team\x1f")}
     return shown, write(memory, versions, "rules")
 
 
@@ -64,7 +64,7 @@ class TestThereAndBack:
     def arrives(memory, exported, url):
         with AgentMemory(url) as there:
             add(there, entry("was here", "before"))
-            head = read(there, audit_store.head)
+            head = read(there, audit_store.load_head)
             assert there.import_(exported).audit == 7
             assert there.import_(exported).audit == 0
             shown, versions = everything(there)
@@ -77,7 +77,7 @@ class TestThereAndBack:
             assert there.search("heron", kinds=["audit"]) == []
             assert there.search("hello", kinds=["audit"], namespace=("team",)) == []
             assert len(there.search("bye", kinds=["audit"], namespace=("team",))) == 1
-            assert write(there, audit_store.add_once, "", [EntryDraft(todo("fix it"), "fix it")]) == []
+            assert write(there, audit_store.add_todos, "", [EntryDraft(todo("fix it"), "fix it")]) == []
             assert there.erase(namespace=()).audit == 8
             assert there.admin.stats()["contents"] == 0
 
@@ -91,7 +91,9 @@ class TestThereAndBack:
                 write(there, audit_store.put_reference, "", [reference("ours", at)])
                 there.import_(exported)
                 assert write(there, marked, "", "reference", "rules").reply == shown
-                assert [each.reply for each in read(there, audit_store.last, "", 9, kinds=["reference"])] == [shown]
+                assert [each.reply for each in read(there, audit_store.load_last, "", 9, kinds=["reference"])] == [
+                    shown
+                ]
                 assert len(write(there, versions, "rules")) == 3
                 assert there.admin.verify().ok
 

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from langchain_agentmem.base.encryption_key import EncryptionKey, key_in_environment
+from langchain_agentmem.base.encryption_key import EncryptionKey, key_from_env
 from langchain_agentmem.errors import InvalidInput
 
 RAW = bytes(range(32))
@@ -17,7 +17,7 @@ class TestKeys:
                 EncryptionKey.of(given).check()
             assert "short" not in str(refused.value)
             with pytest.raises(InvalidInput, match="A key is a passphrase"):
-                EncryptionKey.of(lambda given=given: given).asked()
+                EncryptionKey.of(lambda given=given: given).resolve()
 
     def test_nothing_shows_one(self):
         key = EncryptionKey.of("hunter2 hunter2")
@@ -31,12 +31,12 @@ class TestKeys:
 
         given = iter(["one", "two"])
         key = EncryptionKey.of(lambda: next(given))
-        assert (key.asked()(), key.asked()()) == ("one", "two")
+        assert (key.resolve()(), key.resolve()()) == ("one", "two")
         with pytest.raises(InvalidInput, match="failed with StopIteration"):
-            key.asked()
+            key.resolve()
 
     def test_the_environment_gives_one_in_three_ways(self, monkeypatch, tmp_path):
-        assert key_in_environment() is None
+        assert key_from_env() is None
         (tmp_path / "key").write_text("of a file\n")
         for name, value, found in (
             ("AGENTMEM_KEY", "as it is", "as it is"),
@@ -45,7 +45,7 @@ class TestKeys:
         ):
             with monkeypatch.context() as patch:
                 patch.setenv(name, value)
-                assert key_in_environment().asked()() == found
+                assert key_from_env().resolve()() == found
 
     def test_what_the_environment_cannot_give_is_told_and_not_shown(self, monkeypatch, tmp_path):
         monkeypatch.chdir(tmp_path)
@@ -64,6 +64,6 @@ class TestKeys:
                 for name, value in names.items():
                     patch.setenv(f"AGENTMEM_KEY{name}", value)
                 with pytest.raises(InvalidInput, match=says) as refused:
-                    key_in_environment().asked()
+                    key_from_env().resolve()
             assert refused.value.__context__ is None
             assert "hunter2" not in str(refused.value)

@@ -18,10 +18,10 @@ from langchain_agentmem.facts import fact
 from langchain_agentmem.language_models import tool_factory
 from langchain_agentmem.layers import resource_memory
 from langchain_agentmem.messages import provider_content
-from langchain_agentmem.rewinding import outlook
+from langchain_agentmem.rewinding import search_view
 from langchain_agentmem.search import analysis, dates
 from langchain_agentmem.storage.engine import DatabaseOptions
-from langchain_agentmem.storage.queries import DIALECTS, load, sized
+from langchain_agentmem.storage.queries import DIALECTS, load_queries, value_parameters
 from langchain_agentmem.stores import byte_store, item_rows, item_search
 from langchain_agentmem.studio import application
 from langchain_agentmem.upkeep.admin import Admin
@@ -30,23 +30,23 @@ from tests.living import one_node, thread
 ROOT = Path(__file__).parents[2]
 SMALL = MemoryLimits(value_bytes=2_000, batch=5, query_chars=100, conditions=3, tags=2, import_bytes=3_000)
 FIXED = {
-    "Characters of a namespace label": namespaces.LONGEST_LABEL,
-    "Bytes of a namespace, all labels together": namespaces.LONGEST_PATH,
-    "Characters of an id": namespaces.LONGEST_ID,
-    "Characters of a core key, a tag, a kind of event": argument_checks.LONGEST_NAME,
-    "Bytes of an item key": item_rows.LONGEST_KEY,
-    "Bytes of a byte store key": byte_store.LONGEST_KEY,
-    "Characters of the subject, predicate or object of a fact": fact.LONGEST,
+    "Characters of a namespace label": namespaces.MAX_LABEL_CHARS,
+    "Bytes of a namespace, all labels together": namespaces.MAX_PATH_BYTES,
+    "Characters of an id": namespaces.MAX_ID_CHARS,
+    "Characters of a core key, a tag, a kind of event": argument_checks.MAX_NAME_CHARS,
+    "Bytes of an item key": item_rows.MAX_KEY_BYTES,
+    "Bytes of a byte store key": byte_store.MAX_KEY_BYTES,
+    "Characters of the subject, predicate or object of a fact": fact.MAX_CHARS,
     "Levels of nested lists and dictionaries": encoding.MAX_DEPTH,
-    "Levels of a store filter": item_search.DEEPEST,
-    "Results of a search": outlook.MOST_HITS,
-    "Characters of a text that are indexed for search": analysis.LONGEST_TEXT,
-    "Words of a query that are searched": analysis.MOST_QUERY_TERMS,
-    "Characters of a query that are scanned for times": dates.LONGEST,
-    "Characters of a list that a tool returns (always at least one result)": tool_factory.MOST,
-    "Bytes of an image file that is sent to a model": provider_content.MOST_BYTES,
-    "Bytes of an experience file": experience.LARGEST,
-    "Bytes of a resource file": resource_memory.LARGEST,
+    "Levels of a store filter": item_search.MAX_DEPTH,
+    "Results of a search": search_view.MOST_HITS,
+    "Characters of a text that are indexed for search": analysis.MAX_TEXT_CHARS,
+    "Words of a query that are searched": analysis.MAX_QUERY_TERMS,
+    "Characters of a query that are scanned for times": dates.MAX_CHARS,
+    "Characters of a list that a tool returns (always at least one result)": tool_factory.MAX_LIST_LENGTH,
+    "Bytes of an image file that is sent to a model": provider_content.MAX_IMAGE_BYTES,
+    "Bytes of an experience file": experience.MAX_FILE_BYTES,
+    "Bytes of a resource file": resource_memory.MAX_FILE_BYTES,
     "Bytes of a form that is sent to Studio": application.LARGEST_FORM,
 }
 """What cannot be set, as the page tells it."""
@@ -97,11 +97,13 @@ class TestWhatIsStored:
 
     @pytest.mark.sqlite_suffices
     def test_every_query_that_writes_bytes_is_measured(self):
-        measured, others = ({name for name in load(each) if sized(each, name) is not None} for each in DIALECTS)
+        measured, others = (
+            {name for name in load_queries(each) if value_parameters(each, name) is not None} for each in DIALECTS
+        )
         assert measured >= {
-            "store_content", "put_blob", "insert_item", "add_item", "update_item", "audit_add",
+            "store_content", "put_blob", "insert_item", "insert_item_returning", "update_item", "audit_add",
             "insert_value", "insert_checkpoint", "insert_write", "insert_compaction",
-            "insert_memory", "insert_entries", "keep_prompt_note",
+            "insert_memory", "insert_entries", "save_prompt_note",
         }  # fmt: skip
         assert measured == others
 

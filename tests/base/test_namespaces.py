@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from langchain_agentmem.base.namespaces import (
     Scopes,
-    config_given,
-    id_of,
-    named,
-    namespace_named,
+    check_config,
+    check_id,
+    format_namespace,
     namespace_of,
+    parse_namespace,
+    parse_scopes,
     path_of,
-    range_of,
-    scopes_given,
+    path_range,
 )
 from langchain_agentmem.errors import InvalidInput, MessageError
 
@@ -38,7 +38,7 @@ class TestPaths:
     @given(namespaces)
     @example(("-a",))  # which comes before "/"
     def test_what_a_person_writes_and_back_is_the_same(self, namespace):
-        assert namespace_named(named(namespace)) == namespace
+        assert parse_namespace(format_namespace(namespace)) == namespace
 
     @given(namespaces, namespaces)
     def test_different_namespaces_have_different_paths(self, one, other):
@@ -46,7 +46,7 @@ class TestPaths:
 
     @given(namespaces, namespaces)
     def test_a_range_holds_exactly_what_lies_below(self, prefix, other):
-        low, high = range_of(prefix)
+        low, high = path_range(prefix)
         for namespace in (other, (prefix + other)[:4]):
             path = path_of(namespace).encode()
             assert (low.encode() <= path < high.encode()) == (namespace[: len(prefix)] == prefix)
@@ -72,7 +72,7 @@ class TestPaths:
 
 class TestTemplates:
     def test_keys_lead_to_namespaces_of_the_templates_length_alone(self):
-        scopes = scopes_given(("users", "{user_id}"))
+        scopes = parse_scopes(("users", "{user_id}"))
         assert scopes.keys_of(path_of(("users", "ada"))) == {"user_id": "ada"}
         assert scopes.keys_of(path_of(("users",))) == scopes.keys_of(path_of(("users", "ada", "notes"))) == {}
 
@@ -81,12 +81,12 @@ class TestIds:
     def test_numbers_and_uuids_are_written_as_text_and_what_is_no_id_is_refused(self):
         number = uuid.uuid4()
         for right in (7, number, "x" * 500):
-            assert id_of(right, "thread") == str(right)
+            assert check_id(right, "thread") == str(right)
         for wrong in ("", "a\0", "a\nb", "\ud800", "x" * 501, True, None, 1.5, b"x", ()):
             with pytest.raises(InvalidInput, match="conversation"):
-                id_of(wrong, "conversation")
+                check_id(wrong, "conversation")
             with pytest.raises(MessageError, match="message"):
-                id_of(wrong, "message", MessageError)
+                check_id(wrong, "message", MessageError)
 
 
 class TestConfigs:
@@ -97,4 +97,4 @@ class TestConfigs:
         with pytest.raises(InvalidInput):
             Scopes().resolve(None, {"configurable": {"agentmem_namespace": "alice"}})
         of_a_class = {type("Key", (str,), {})("configurable"): {"thread_id": "t"}}
-        assert config_given(of_a_class) is of_a_class
+        assert check_config(of_a_class) is of_a_class

@@ -13,7 +13,7 @@ from langchain_core.messages import HumanMessage
 from pydantic import Field, field_validator
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.base.argument_checks import Options, _adapter, check_options, check_value
+from langchain_agentmem.base.argument_checks import Options, _type_adapter, check_options, check_value
 from langchain_agentmem.errors import InvalidInput
 
 
@@ -95,6 +95,6 @@ def test_what_is_called_often_asks_pydantic_for_no_type_anew():
 
     with AgentMemory() as memory:
         calls(memory, 1)
-        made = _adapter.cache_info().misses
+        made = _type_adapter.cache_info().misses
         calls(memory, 2)
-    assert _adapter.cache_info().misses == made
+    assert _type_adapter.cache_info().misses == made

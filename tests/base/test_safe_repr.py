@@ -14,7 +14,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_agentmem.base.safe_repr import MOST, without_passwords
+from langchain_agentmem.base.safe_repr import MAX_CHARS, mask_passwords
 from langchain_agentmem.errors import safe_repr
 
 ROOT = Path(__file__).parents[2]
@@ -78,7 +78,7 @@ class TestValues:
                 shown = safe_repr(value)
             finally:
                 sys.setprofile(None)
-            assert len(shown) <= MOST + 4
+            assert len(shown) <= MAX_CHARS + 4
             assert len(calls) < 1_000
 
 
@@ -98,12 +98,12 @@ class TestPasswords:
     def test_no_part_of_a_password_is_shown(self):
         for address, password in product(ADDRESSES, PASSWORDS):
             text = address.format(password)
-            shown = [without_passwords(text), *map(safe_repr, (text, {"url": [text]}, text.encode(), ValueError(text)))]
-            shown.append(safe_repr("x" * (MOST - 20) + " " + text))
+            shown = [mask_passwords(text), *map(safe_repr, (text, {"url": [text]}, text.encode(), ValueError(text)))]
+            shown.append(safe_repr("x" * (MAX_CHARS - 20) + " " + text))
             for piece in ("s3", "cret", "c/r", "e#t", password):
                 assert not any(piece in each for each in shown), text
         for text in ("postgresql://ada:s3cret", "postgresql://ada:s3cret/db", "mysql://ada:s3/cret"):
-            assert "cret" not in without_passwords(text)
+            assert "cret" not in mask_passwords(text)
 
     def test_what_is_no_password_stays(self):
         for text in (
@@ -111,17 +111,17 @@ class TestPasswords:
             "postgresql://host/db", "postgresql://ada@host:5432/db", "postgresql://host:5432,other:5433/db",
             "host=h port=5432 dbname=d user=ada", "max_tokens=5 and next_token=7", "see http://localhost:8000/x",
         ):  # fmt: skip
-            assert without_passwords(text) == text
+            assert mask_passwords(text) == text
             assert safe_repr(text) == repr(text)
-        assert without_passwords("postgresql://ada:pw@host:5432/db?a=b") == "postgresql://ada:***@host:5432/db?a=b"
-        assert without_passwords("host=h password='a b' dbname=d") == "host=h password=*** dbname=d"
+        assert mask_passwords("postgresql://ada:pw@host:5432/db?a=b") == "postgresql://ada:***@host:5432/db?a=b"
+        assert mask_passwords("host=h password='a b' dbname=d") == "host=h password=*** dbname=d"
         shown = safe_repr({"password": "s3cret", "api_key": ["s3cret"], "name": "ada", "token": None, "max_tokens": 5})
         assert shown == "{'password': '***', 'api_key': '***', 'name': 'ada', 'token': None, 'max_tokens': 5}"
 
     @given(st.text(max_size=60))
     def test_any_text_is_shown(self, text):
         assert safe_repr(text * 40)
-        assert len(without_passwords(text)) <= len(text) + 3 * text.count("=") + 3 * text.count(":")
+        assert len(mask_passwords(text)) <= len(text) + 3 * text.count("=") + 3 * text.count(":")
 
 
 def test_no_message_of_the_package_is_written_with_repr():

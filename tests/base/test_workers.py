@@ -16,14 +16,14 @@ import pytest
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.concurrency import (
     Workers,
-    abandonable,
     awaited,
     check_cancelled,
-    in_worker,
     is_in_worker,
     iterate_in_worker,
-    on_callers_loop,
-    place_given_up,
+    release_slot,
+    run_cancellable,
+    run_in_worker,
+    run_on_callers_loop,
 )
 from tests.support.waiting import cancelled
 
@@ -63,7 +63,7 @@ class TestTheTwin:
             return seen, is_in_worker()
 
         WHO.set("caller")
-        assert await in_worker(look) == ("caller", True)
+        assert await run_in_worker(look) == ("caller", True)
         assert (WHO.get(), is_in_worker()) == ("caller", False)
 
     async def test_what_is_raised_comes_through_and_a_stop_iteration_as_an_error(self):
@@ -73,7 +73,7 @@ class TestTheTwin:
                 raise error
 
             with pytest.raises(expected):
-                await in_worker(fail)
+                await run_in_worker(fail)
 
     async def test_an_iterator_is_walked_in_a_worker(self):
         names = (threading.current_thread().name for _ in range(3))
@@ -87,20 +87,20 @@ class TestOnTheLoopOfTheCaller:
 
         def work():
             WHO.set("worker")
-            return on_callers_loop(answer)
+            return run_on_callers_loop(answer)
 
-        assert await in_worker(work) == (asyncio.get_running_loop(), "worker", False)
+        assert await run_in_worker(work) == (asyncio.get_running_loop(), "worker", False)
 
     async def test_whoever_waits_for_it_leaves_the_place_to_others(self, monkeypatch):
-        monkeypatch.setattr(concurrency, "reading", Workers(1))
+        monkeypatch.setattr(concurrency, "read_workers", Workers(1))
         begun, go_on = asyncio.Semaphore(0), asyncio.Event()
 
         async def answer():
             begun.release()
             return await go_on.wait()
 
-        waiting = [asyncio.create_task(in_worker(partial(on_callers_loop, answer))) for _ in range(3)]
-        assert await in_worker(lambda: "served") == "served"
+        waiting = [asyncio.create_task(run_in_worker(partial(run_on_callers_loop, answer))) for _ in range(3)]
+        assert await run_in_worker(lambda: "served") == "served"
         for _ in waiting:
             await begun.acquire()
         go_on.set()
@@ -115,7 +115,7 @@ class TestOnTheLoopOfTheCaller:
         def work():
             return asyncio.run_coroutine_threadsafe(look(), loop)  # copies the context of the worker
 
-        assert await asyncio.wrap_future(await in_worker(work)) is False
+        assert await asyncio.wrap_future(await run_in_worker(work)) is False
 
     @pytest.mark.parametrize("error", [ZeroDivisionError, TimeoutError, KeyError])
     async def test_what_is_raised_before_there_is_a_coroutine_is_raised_in_the_worker(self, error):
@@ -123,22 +123,22 @@ class TestOnTheLoopOfTheCaller:
             raise error
 
         with pytest.raises(error):
-            await asyncio.wait_for(in_worker(partial(on_callers_loop, make)), 60)
+            await asyncio.wait_for(run_in_worker(partial(run_on_callers_loop, make)), 60)
 
     async def test_an_event_loop_that_user_code_runs_in_a_worker_waits_for_no_other_worker(self, monkeypatch):
-        monkeypatch.setattr(concurrency, "reading", Workers(1))
+        monkeypatch.setattr(concurrency, "read_workers", Workers(1))
 
         async def answer():
             return asyncio.get_running_loop()
 
         def nested():
             WHO.set("nested")
-            return on_callers_loop(answer), threading.current_thread()
+            return run_on_callers_loop(answer), threading.current_thread()
 
         def work():
-            return asyncio.run(in_worker(nested)), threading.current_thread(), WHO.get()
+            return asyncio.run(run_in_worker(nested)), threading.current_thread(), WHO.get()
 
-        (loop, inner), outer, who = await asyncio.wait_for(in_worker(work), 60)
+        (loop, inner), outer, who = await asyncio.wait_for(run_in_worker(work), 60)
         assert (loop, inner, who) == (asyncio.get_running_loop(), outer, None)
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
@@ -150,13 +150,13 @@ class TestOnTheLoopOfTheCaller:
                 os._exit(is_in_worker())
             return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
-        assert await in_worker(work) == 0
+        assert await run_in_worker(work) == 0
 
 
 class TestALoopThatIsClosedMidway:
     @pytest.mark.parametrize("begun", [True, False])
     def test_whoever_waits_for_it_in_a_worker_is_cancelled(self, begun, monkeypatch):
-        monkeypatch.setattr(concurrency, "LOOP_CHECK", 0.01)
+        monkeypatch.setattr(concurrency, "LOOP_CHECK_SECONDS", 0.01)
         loop, closed, ended, outcomes = asyncio.new_event_loop(), threading.Event(), threading.Event(), []
         stop = partial(loop.call_soon_threadsafe, loop.stop)
 
@@ -170,17 +170,17 @@ class TestALoopThatIsClosedMidway:
                 if not begun:
                     stop()
                     closed.wait(60)
-                on_callers_loop(answer)
+                run_on_callers_loop(answer)
             except BaseException as error:
                 outcomes.append(type(error))
                 for always in (False, True):
                     with contextlib.suppress(asyncio.CancelledError, RuntimeError):
-                        outcomes.append(on_callers_loop(answer, always=always))
+                        outcomes.append(run_on_callers_loop(answer, always=always))
                 raise
             finally:
                 ended.set()
 
-        task = loop.create_task(in_worker(work))
+        task = loop.create_task(run_in_worker(work))
         loop.run_forever()
         loop.close()
         closed.set()
@@ -215,7 +215,7 @@ class Begun:
     async def in_a_worker(cls):
         """One that has begun there, and its task."""
         call = cls()
-        task = asyncio.create_task(in_worker(call))
+        task = asyncio.create_task(run_in_worker(call))
         await call.begun.wait()
         return call, task
 
@@ -234,11 +234,11 @@ class TestCancelling:
 
         def work():
             try:
-                return on_callers_loop(answer)
+                return run_on_callers_loop(answer)
             except Exception as error:  # noqa: BLE001 - none is to be caught
                 pytest.fail(f"{error!r} was handled")
 
-        task = asyncio.create_task(in_worker(work))
+        task = asyncio.create_task(run_in_worker(work))
         await begun.wait()
         await cancelled(task)
         assert heard == [True]
@@ -257,17 +257,17 @@ class TestCancelling:
 
         def work():
             try:
-                return abandonable(hang)
+                return run_cancellable(hang)
             except Exception as failure:  # noqa: BLE001 - a cancellation is none
                 return failure
 
         WHO.set("caller")
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.02):
-                await in_worker(work)
+                await run_in_worker(work)
         go_on.set()
         assert ended.wait(60)
-        found = await in_worker(work)
+        found = await run_in_worker(work)
         assert isinstance(found, RuntimeError) if isinstance(error, StopIteration) else found == (error or "answer")
         assert names == [(f"{concurrency.THREAD_NAME}-call", "caller", False)] * 2
         assert caplog.text == ""
@@ -275,16 +275,16 @@ class TestCancelling:
 
 class TestThePool:
     async def test_readers_do_not_wait_behind_writers(self):
-        calls = [Begun() for _ in range(concurrency.writing.size + 2)]
-        writing = [asyncio.create_task(in_worker(call, writes=True)) for call in calls]
+        calls = [Begun() for _ in range(concurrency.write_workers.size + 2)]
+        writing = [asyncio.create_task(run_in_worker(call, writes=True)) for call in calls]
         await calls[0].begun.wait()
-        assert await in_worker(lambda: "read") == "read"
+        assert await run_in_worker(lambda: "read") == "read"
         for call in calls:
             call.go_on.set()
         await asyncio.gather(*writing)
 
     async def test_no_more_threads_work_than_may(self, monkeypatch):
-        monkeypatch.setattr(concurrency, "reading", Workers(3))
+        monkeypatch.setattr(concurrency, "read_workers", Workers(3))
         lock, now, most = threading.Lock(), [], []
 
         def work(number):
@@ -295,12 +295,12 @@ class TestThePool:
             with lock:
                 now.remove(number)
 
-        await asyncio.gather(*(in_worker(partial(work, number)) for number in range(40)))
+        await asyncio.gather(*(run_in_worker(partial(work, number)) for number in range(40)))
         assert max(most) == 3
 
     async def test_no_call_waits_while_there_is_a_place(self, monkeypatch):
         workers, random_ = Workers(3), random.Random(1)
-        monkeypatch.setattr(concurrency, "reading", workers)
+        monkeypatch.setattr(concurrency, "read_workers", workers)
         state, wrong = workers._state, []
 
         def stuck():
@@ -315,27 +315,27 @@ class TestThePool:
             wrong.append(True)
 
         def work(seconds, *, elsewhere):
-            with place_given_up() if elsewhere else contextlib.nullcontext():
+            with release_slot() if elsewhere else contextlib.nullcontext():
                 threading.Event().wait(seconds)
             look()
 
         for _ in range(30):
             calls = [partial(work, random_.random() / 500, elsewhere=random_.random() < 0.5) for _ in range(50)]
-            await asyncio.gather(*map(in_worker, calls))
+            await asyncio.gather(*map(run_in_worker, calls))
             await asyncio.sleep(random_.random() / 500)
         assert not wrong
         assert (state.idle, state.tasks.empty()) == (state.threads, True)
 
     async def test_where_no_thread_can_be_started_a_call_fails_and_no_place_is_lost(self, monkeypatch):
         workers = Workers(2)
-        monkeypatch.setattr(concurrency, "reading", workers)
+        monkeypatch.setattr(concurrency, "read_workers", workers)
 
         refused = mock.patch.object(threading.Thread, "start", side_effect=RuntimeError("can't start new thread"))
         with refused, pytest.raises(RuntimeError, match="new thread"):
-            await in_worker(dict)
+            await run_in_worker(dict)
         call, first = await Begun.in_a_worker()
         with refused:
-            second = asyncio.create_task(in_worker(lambda: "later"))
+            second = asyncio.create_task(run_in_worker(lambda: "later"))
             await asyncio.sleep(0.01)  # it begins in the next turn of the loop and asks for a thread in another
         call.go_on.set()
         await first

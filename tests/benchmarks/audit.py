@@ -70,7 +70,7 @@ class Ours:
 
     def last(self, conversation: str | None) -> int:
         read = self.memory.database.read
-        return len(read("audit.last", lambda tx: audit_store.last(tx, "", 5, conversation=conversation)))
+        return len(read("audit.last", lambda tx: audit_store.load_last(tx, "", 5, conversation=conversation)))
 
 
 class Bare:

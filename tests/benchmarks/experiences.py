@@ -11,8 +11,8 @@ F1 count them all together. The peers read the same words, without stop words an
 - BM25 over `when`, and the cosine of bags of words. Their thresholds are the best ones on "dev_a" and "dev_b" together.
 - All experiences for every query, as where nobody selects.
 
-"auto" asks a model about the experiences whose scores lie within `UNSURE`, or above it beside a better one, and leaves
-the others to the words, as the package does; here that model is always right, so it is an upper bound.
+"auto" asks a model about the experiences whose scores lie within `UNSURE_RANGE`, or above it beside a better one, and
+leaves the others to the words, as the package does; here that model is always right, so it is an upper bound.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from typing import NamedTuple
 import yaml
 from places import given_options
 
-from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE, judged, leading
-from langchain_agentmem.search.analysis import question, terms
+from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE_RANGE, find_leading, score_conditions
+from langchain_agentmem.search.analysis import analyze_query, extract_terms
 from langchain_agentmem.search.ranking import rarity
 
 SETS = Path(__file__).with_name("experiences")
@@ -79,16 +79,16 @@ def labelled(name: str) -> Labelled:
 
 def lexical(query: str, context: str, conditions: Sequence[str]) -> list[float]:
     """Ours; nothing for what another has better words for."""
-    found = judged(query, context, conditions)
-    return [each.score if leads else 0.0 for each, leads in zip(found, leading(found), strict=True)]
+    found = score_conditions(query, context, conditions)
+    return [each.score if leads else 0.0 for each, leads in zip(found, find_leading(found), strict=True)]
 
 
 def bm25(query: str, context: str, conditions: Sequence[str]) -> list[float]:
     """Plain BM25 of the query and its context over the conditions."""
-    bags = [Counter(terms(condition)) for condition in conditions]
+    bags = [Counter(extract_terms(condition)) for condition in conditions]
     average = sum(map(Counter.total, bags)) / len(bags)
     scores = [0.0] * len(bags)
-    for term in question(f"{query}\n{context}").terms:
+    for term in analyze_query(f"{query}\n{context}").terms:
         weight = rarity(len(bags), sum(term in bag for bag in bags))
         for place, bag in enumerate(bags):
             if count := bag[term]:
@@ -98,11 +98,11 @@ def bm25(query: str, context: str, conditions: Sequence[str]) -> list[float]:
 
 def cosine(query: str, context: str, conditions: Sequence[str]) -> list[float]:
     """The cosine of the bags of words of the query with its context and of each condition."""
-    asked = Counter(question(f"{query}\n{context}").terms)
+    asked = Counter(analyze_query(f"{query}\n{context}").terms)
     scores = []
     for condition in conditions:
-        telling = question(condition).terms
-        bag = Counter(term for term in terms(condition) if term in telling)
+        telling = analyze_query(condition).terms
+        bag = Counter(term for term in extract_terms(condition) if term in telling)
         product = sum(count * bag[term] for term, count in asked.items())
         scores.append(product / (_length(asked) * _length(bag) or 1.0))
     return scores
@@ -146,10 +146,10 @@ def best_threshold(scores: Sequence[Sequence[float]], labels: Labelled) -> float
 
 def with_model(labels: Labelled) -> tuple[float, list[list[float]]]:
     """The share of queries for which "auto" asks, and the scores when the model is right about what it is asked."""
-    low, sure = UNSURE
+    low, sure = UNSURE_RANGE
     asked, answered = [], []
     for query in labels.queries:
-        words = [each.score for each in judged(query.text, query.context, labels.conditions)]
+        words = [each.score for each in score_conditions(query.text, query.context, labels.conditions)]
         certain = [score >= sure for score in lexical(query.text, query.context, labels.conditions)]
         is_open = [score >= low and not known for score, known in zip(words, certain, strict=True)]
         asked.append(any(is_open))
@@ -173,7 +173,7 @@ def timed(labels: Labelled, candidates: int) -> tuple[float, float, float]:
 
 def _milliseconds(query: Query, conditions: Sequence[str]) -> float:
     start = time.perf_counter()
-    judged(query.text, query.context, conditions)
+    score_conditions(query.text, query.context, conditions)
     return (time.perf_counter() - start) * 1_000
 
 

@@ -56,7 +56,7 @@ def filled(memory: AgentMemory, name: str, count: int) -> LayeredMemory:
     database, point = memory.database, BranchPosition("", name)
 
     def written(tx: Transaction, many: int) -> None:
-        _, place = point.open(tx, database.now())
+        _, place = point.open_for_write(tx, database.now())
         drafts = [VersionDraft("event", database.new_id(), b"it happened", 0, label="note") for _ in range(many)]
         memory_rows.write(tx, place, drafts, series=DocumentSeries("", "event", name), now=database.now())
 

@@ -19,7 +19,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from places import given_options, medians, postgres_server
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.storage.postgres import prepared
+from langchain_agentmem.storage.postgres import prepare_query
 from langchain_agentmem.storage.postgres_session import Connection, Session
 
 WROTE = 8
@@ -33,13 +33,13 @@ def ours(url: str, *, direct: bool) -> Callable[[], object]:
     """The transaction through our session."""
     session = Session(Connection.connect(url, autocommit=True))
     if direct:
-        session.get_acquainted(60)
-    insert, select = prepared(INSERT.format(":id", ":said")), prepared(SELECT.format(":id"))
+        session.detect_pooler(60)
+    insert, select = prepare_query(INSERT.format(":id", ":said")), prepare_query(SELECT.format(":id"))
     rounds = count()
 
     def transaction() -> None:
         first = next(rounds) % 100
-        session.begin("public", write=True, lock=60, patience=60)
+        session.begin("public", write=True, lock_timeout=60, timeout=60)
         list(session.rows(session.execute(select, {"id": first})))
         for number in range(WROTE):
             session.execute(insert, {"id": first + number, "said": "said " * 20})
@@ -102,7 +102,7 @@ def main() -> None:
         print(f"a transaction of {WROTE + 2} statements, ours with names      {own:7.0f} µs")
         print(f"  … without names                                  {unnamed:7.0f} µs   x{unnamed / own:.2f}")
         print(f"  … psycopg's pipeline                             {psycopgs:7.0f} µs   x{psycopgs / own:.2f}")
-        with mock.patch.object(Session, "get_acquainted"):
+        with mock.patch.object(Session, "detect_pooler"):
             behind = AgentMemory(url)
         with AgentMemory(url) as direct, behind as pooled:
             ways = works(direct, pooled=False), works(pooled, pooled=True)

@@ -52,7 +52,7 @@ from transcripts import RecordedSession, RecordedTurn, Transcript, feed, in_utc,
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.search.ranking import WEIGHTS, WEIGHTS_WITH_VECTORS, Weights
-from langchain_agentmem.search.vectors import DIMENSIONS, StaticEmbeddings
+from langchain_agentmem.search.vectors import STATIC_DIMENSIONS, StaticEmbeddings
 
 CUTS = (5, 10, 20)
 DATA = Path(__file__).with_name("data")
@@ -241,7 +241,7 @@ def indexes(*, static: bool = False, hybrid: bool = False) -> Iterable[tuple[str
     """What `AgentMemory` is given as its index: nothing, and then the vectors that are asked for."""
     yield "words", None
     if static:
-        yield WITH_VECTORS, {"dims": DIMENSIONS, "embed": StaticEmbeddings()}
+        yield WITH_VECTORS, {"dims": STATIC_DIMENSIONS, "embed": StaticEmbeddings()}
     if hybrid:
         from langchain_huggingface import HuggingFaceEmbeddings
 

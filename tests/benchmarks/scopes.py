@@ -78,7 +78,7 @@ def others(memory: AgentMemory, count: int) -> None:
     def written(tx: Transaction, first: int, many: int) -> None:
         for number in range(first, first + many):
             point = BranchPosition(f"users\x1fother {number}\x1f", "main", database.scopes)
-            _, place = point.open(tx, database.now())
+            _, place = point.open_for_write(tx, database.now())
             drafts = [VersionDraft("core", key, b"there", 0) for key in ("city", "name", "pet")]
             drafts += [VersionDraft("event", database.new_id(), b"it happened", 0, label="note") for _ in range(2)]
             series = DocumentSeries(point.path, "event", "main")

@@ -139,14 +139,14 @@ def measure(engine: str, new: Callable[[], str], count: int, dimensions: int, qu
         embedder = embedder_of(memory.database)
         assert embedder is not None
         note = ""
-        if engine == "postgres" and count >= vectors.MANY:
+        if engine == "postgres" and count >= vectors.INDEX_THRESHOLD:
             began = time.perf_counter()
             memory.database.background.settle()
             note = f"  index in {time.perf_counter() - began:.0f} s"
         before = memory_taken()
         taken, recall = [], []
         for each in [0, *range(questions)]:
-            near = VectorQuery(asked[each], embedder._shelf)
+            near = VectorQuery(asked[each], embedder._cache)
             began = time.perf_counter()
             found = memory.database.engine.read(lambda near=near: near.nearest([(0, 2**62)], LIMIT))
             taken.append(1e3 * (time.perf_counter() - began))

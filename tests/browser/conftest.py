@@ -49,7 +49,7 @@ def served(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """Studio on the life that the demo shows; of one module, which may change it."""
     folder, experiences = tmp_path_factory.mktemp("life"), tmp_path_factory.mktemp("experiences")
     with AgentMemory(folder / "agent.db") as memory:
-        sample.live(memory, experiences)
+        sample.play_story(memory, experiences)
     with serving(folder / "agent.db", "--experiences", str(experiences)) as address:
         yield opened(chromium, folder / "agent.db", address)
 

@@ -28,7 +28,7 @@ def take(folder: Path, names: Collection[str], scheme: str) -> None:
         experiences = Path(temporary, "experiences")
         experiences.mkdir()
         with AgentMemory(Path(temporary, "agent.db")) as memory:
-            sample.live(memory, experiences)
+            sample.play_story(memory, experiences)
         database = Path(temporary, "agent.db")
         with serving(database, "--experiences", str(experiences)) as address, sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])

@@ -6,7 +6,7 @@ import pytest
 
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.storage import query
-from langchain_agentmem.threads import thread_lines
+from langchain_agentmem.threads import thread_rows
 
 from .graphs import NOTHING, Line, at, everything, id_in, ids, new_checkpoint
 
@@ -82,7 +82,7 @@ class TestDeletingWhileListing:
         listing = saver.list(None)
         assert "agentmem_namespace" not in next(listing).config["configurable"]
         root = {"low": "", "high": "\x01", "name": "t"}
-        memory.database.engine.write(lambda tx: thread_lines.delete(tx, query.threads_within(tx, **root)))
+        memory.database.engine.write(lambda tx: thread_rows.delete_threads(tx, query.threads_within(tx, **root)))
         assert [found.config["configurable"]["agentmem_namespace"] for found in listing] == [("b",)] * 2 + [("a",)] * 2
 
 
@@ -191,4 +191,4 @@ class TestPruning:
         for name, number in memory.admin.stats().items():
             if isinstance(number, int) and name not in ("bytes", "free_bytes", "log_bytes"):
                 assert number == empty[name], name
-        assert raw(memory, "select id from shelf") == []
+        assert raw(memory, "select id from part_store") == []

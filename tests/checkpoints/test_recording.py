@@ -19,7 +19,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES, _messages_delta_reducer
 from langchain_agentmem import AgentMemory, AgentMemorySaver
 from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.errors import InvalidInput, MessageError
-from langchain_agentmem.messages.message_marks import Summary, injected, summary_message
+from langchain_agentmem.messages.message_marks import Summary, memory_message, summary_message
 from tests.support.graphs import at, line
 
 pytestmark = pytest.mark.verified
@@ -334,7 +334,10 @@ class TestWhatLeaves:
 
 class TestNobodySaid:
     def test_what_is_injected_or_summed_up(self, memory, graph):
-        made = [injected("core", "name: Ada"), summary_message(Summary(summary="apples", stands_for=2), id="sum-1")]
+        made = [
+            memory_message("core", "name: Ada"),
+            summary_message(Summary(summary="apples", stands_for=2), id="sum-1"),
+        ]
         graph.update_state(at(), {"messages": [*made, HumanMessage("pears", id="pears")]})
         assert said(memory) == ["pears"]
         marked = HumanMessage("apples", id="a", additional_kwargs={"agentmem_memory": "core"})  # on something else

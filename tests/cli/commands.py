@@ -13,12 +13,12 @@ from unittest import mock
 from typer import testing
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.cli.app import app, command_line
+from langchain_agentmem.cli.app import app, build_cli
 
 
 def invoked(*arguments: str, **given: Any) -> testing.Result:
     """Run a command in this process; its errors are exceptions."""
-    with mock.patch.object(testing, "_get_command", return_value=command_line()):
+    with mock.patch.object(testing, "_get_command", return_value=build_cli()):
         return testing.CliRunner().invoke(app, arguments, **given)
 
 

@@ -130,7 +130,7 @@ class TestFiles:
         done = "4 entries added; 0 were there already.\n"
         assert fine(audit("import", other, file, "--namespace", "bob")) == done
         done = told(audit("import", other, file, "--namespace", "bob", "--json"))
-        assert done == {"added": 0, "known": 4, "lost": [], "kept": None}
+        assert done == {"added": 0, "known": 4, "lost": [], "copy_path": None}
         assert "Please fix the gate." in fine(audit("todos", other, "--namespace", "bob"))
 
     def test_of_a_damaged_one_it_says_what_was_lost(self, audit, tmp_path):

@@ -12,7 +12,7 @@ from langchain_core.messages import HumanMessage
 from rich.console import Console
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.cli.app import command_line
+from langchain_agentmem.cli.app import build_cli
 from langchain_agentmem.cli.console import Output
 
 from .commands import execute, fine, refused, told
@@ -129,7 +129,7 @@ def every(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]
             yield " ".join((*path, name)), each
 
 
-EVERY = dict(every(command_line()))
+EVERY = dict(every(build_cli()))
 
 
 def test_every_command_knows_json_and_no_color():
@@ -148,7 +148,9 @@ def test_the_summary_of_a_command_is_not_cut_in_the_list_of_all(agentmem):
 class TestScreen:
     def test_a_table_is_as_wide_as_it_has_to_be_where_nobody_watches(self):
         printed = io.StringIO()
-        Output(Console(file=printed, width=80)).table(("what", "n"), [("x" * 200, "1"), ("[b]", "20")], right=("n",))
+        Output(Console(file=printed, width=80)).print_table(
+            ("what", "n"), [("x" * 200, "1"), ("[b]", "20")], right=("n",)
+        )
         first, *rows = printed.getvalue().splitlines()
         assert first.split() == ["what", "n"]
         assert [row.split() for row in rows] == [["x" * 200, "1"], ["[b]", "20"]]

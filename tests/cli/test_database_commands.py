@@ -26,7 +26,7 @@ def interrupted(agentmem, monkeypatch):
 
     def run(*arguments):
         with monkeypatch.context() as patch:
-            patch.setattr(transfer, "PAGE", 20)
+            patch.setattr(transfer, "PAGE_ROWS", 20)
             patch.setattr(Progress, "update", stop)
             return agentmem(*arguments)
 
@@ -162,7 +162,7 @@ class TestErasing:
                 "Items under it's/ada are not below ada: erase them too, with agentmem erase DATABASE --namespace"
                 in said
             )
-        assert told(agentmem("erase", database, "--namespace", "ada", "--yes", "--json"))["elsewhere"] == [
+        assert told(agentmem("erase", database, "--namespace", "ada", "--yes", "--json"))["other_namespaces"] == [
             ["it's", "ada"]
         ]
 

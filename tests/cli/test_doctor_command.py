@@ -109,5 +109,5 @@ class TestFiles:
 
 class TestAround:
     def test_a_sqlite_that_is_too_old(self, monkeypatch):
-        monkeypatch.setattr(sqlite, "OLDEST_SQLITE", (9, 0))
+        monkeypatch.setattr(sqlite, "MIN_SQLITE_VERSION", (9, 0))
         assert "too old" in problem(None, "sqlite").text

@@ -61,8 +61,8 @@ def converse(session, *numbers, role="Planner"):
         answer = Post.create(f"answer{n:03}x of the planner", role, "User")
         begun, now = Round.create(f"query{n:03}x", state="finished"), session._database.now()
         posts = [post_entry(each, begun.id, now) for each in (question, answer)]
-        session._run(None, session._append([round_entry(begun, now), *posts]), write=True)
-        session._database.background.wake(compaction_key(session._at, session_memory.ROLE_LANE))
+        session._run(None, session._append_operation([round_entry(begun, now), *posts]), write=True)
+        session._database.background.wake(compaction_key(session._key, session_memory.ROLE_LANE))
 
 
 def queries(rounds_):
@@ -243,7 +243,9 @@ class TestFailing:
             compactor.stop()
             assert "You keep the record" in model.texts[0], text
             assert seen(session)[1].end_index == number - 1, text
-        assert len(raw(memory, "select id from compaction")) == session_memory.KEPT, "and few compactions are kept"
+        assert len(raw(memory, "select id from compaction")) == session_memory.MAX_COMPACTIONS, (
+            "and few compactions are kept"
+        )
 
     def test_braces_in_a_template_mean_themselves(self, session, started, tmp_path):
         path = tmp_path / "template.yaml"

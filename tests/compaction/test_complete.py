@@ -5,10 +5,10 @@ from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, Tool
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import CompactionFellShort
-from langchain_agentmem.compaction import ToolTruncationConfig, amessages_behind, messages_behind, summary_in
+from langchain_agentmem.compaction import ToolTruncationConfig, areplaced_messages, replaced_messages, summary_in
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages.langchain_messages import to_langchain
-from langchain_agentmem.messages.message_marks import MADE, is_filler
+from langchain_agentmem.messages.message_marks import GENERATED_MARK, is_filler
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.marked import COUNTER, costs
 from tests.compaction.summarizers import Summarizer, budget, only_summary
@@ -65,8 +65,8 @@ async def test_compactions_are_listed_and_what_a_summary_stands_for_is_read_in_p
     chat = memory.conversation("t")
     found = chat.compactions()
     summary = only_summary(view)
-    behind = messages_behind(memory, summary, conversation_id="t")
-    assert [each.id for each in found[0].made] == [summary.id]
+    behind = replaced_messages(memory, summary, conversation_id="t")
+    assert [each.id for each in found[0].generated_messages] == [summary.id]
     assert (found[0].lane, found[0].saved > 0) == ("state", True)
     assert sum(len(each.dropped) for each in found) == len(behind)
     assert [each.created_at for each in found] == sorted((each.created_at for each in found), reverse=True)
@@ -76,13 +76,13 @@ async def test_compactions_are_listed_and_what_a_summary_stands_for_is_read_in_p
     with pytest.raises(MessageError):
         chat.compactions(-1)
     page = {"conversation_id": "t", "offset": 3, "limit": 4}
-    assert messages_behind(memory, summary, **page) == behind[3:7]
-    assert await amessages_behind(memory, summary, **page) == behind[3:7]
+    assert replaced_messages(memory, summary, **page) == behind[3:7]
+    assert await areplaced_messages(memory, summary, **page) == behind[3:7]
     for wrong in ({"offset": -1}, {"limit": "x"}):
         with pytest.raises(InvalidInput):
-            messages_behind(memory, summary, conversation_id="t", **wrong)
+            replaced_messages(memory, summary, conversation_id="t", **wrong)
     with pytest.raises(InvalidInput):
-        messages_behind(memory, HumanMessage("x"), conversation_id="t")
+        replaced_messages(memory, HumanMessage("x"), conversation_id="t")
 
 
 @pytest.mark.slow
@@ -90,7 +90,7 @@ async def test_compactions_are_listed_and_what_a_summary_stands_for_is_read_in_p
 def test_what_was_cut_before_it_was_summarized_stands_behind_the_summary_word_for_word(memory, ids):
     history, view = grown(memory.compaction(Summarizer(), config("tool_truncation", "summarization")), 20, ids=ids)
     summary = only_summary(view)
-    behind = messages_behind(memory, summary, conversation_id="t")
+    behind = replaced_messages(memory, summary, conversation_id="t")
     shown = [message for message in view if not is_filler(message)]
     assert sorted(map(which, [*map(to_langchain, behind), *shown])) == sorted(map(which, history)), "each once"
     assert {message.text for message in behind} <= {*texts(history)}
@@ -109,7 +109,7 @@ def test_what_no_summary_stands_for_is_behind_the_next(memory):
         history += turn(number)
         view = node.invoke([*history], RUN)
     summary = only_summary(view)
-    behind = [message.message_id for message in messages_behind(memory, summary, conversation_id="t")]
+    behind = [message.message_id for message in replaced_messages(memory, summary, conversation_id="t")]
     shown = [message.id for message in view if not is_filler(message)]
     assert sorted(behind + shown) == sorted(message.id for message in history)
 
@@ -122,7 +122,7 @@ class TestACompactionThatWasMade:
         assert costs(large) > 1_500 >= costs(small)
         assert memory.compaction(Summarizer(), config(threshold=1_500)).invoke([*history], RUN) == small
         summary = only_summary(small)
-        behind = [each.message_id for each in messages_behind(memory, summary, conversation_id="t")]
+        behind = [each.message_id for each in replaced_messages(memory, summary, conversation_id="t")]
         shown = [each.id for each in small if each is not summary]
         assert sorted(behind + shown) == sorted(each.id for each in history)
 
@@ -155,7 +155,7 @@ class TestWhatAFunctionOfTheUsersAltered:
         node = memory.compaction(Summarizer(), config(shortened, "summarization", threshold=1_600))
         history, view = grown(node, 10)
         summaries = [message for message in view if summary_in(message) is not None]
-        behind = [each.message_id for one in summaries for each in messages_behind(memory, one, conversation_id="t")]
+        behind = [each.message_id for one in summaries for each in replaced_messages(memory, one, conversation_id="t")]
         assert sorted(behind + [each.id for each in view if not is_filler(each)]) == sorted(each.id for each in history)
         assert "short" in texts(view), "what it made of a message is not undone by the next compaction"
 
@@ -191,4 +191,4 @@ def test_tool_output_that_stands_for_none_is_not_cut(memory):
     limits = config("tool_truncation", "summarization", threshold=700)
     said = [each for number in range(3) for each in turn(number) if each.type != "tool"]
     view = memory.compaction(Summarizer(), limits).invoke(said + turn(9), RUN)
-    assert all(is_filler(each) for each in view if each.additional_kwargs.get(MADE) == "filler")
+    assert all(is_filler(each) for each in view if each.additional_kwargs.get(GENERATED_MARK) == "filler")

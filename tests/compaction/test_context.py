@@ -4,7 +4,7 @@ from dataclasses import fields
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_agentmem.compaction.compacted_context import MessageHistory, _common, followed
+from langchain_agentmem.compaction.compacted_context import MessageHistory, _common_length, analyze_history
 
 from .summarizers import COUNTER
 
@@ -26,13 +26,17 @@ def turns(count):
 def known_of(messages, old=None):
     """What is found out about messages, and how many of them were known."""
     old = old or MessageHistory()
-    common = _common(old, [*messages])
-    return followed(old, messages, COUNTER), common
+    common = _common_length(old, [*messages])
+    return analyze_history(old, messages, COUNTER), common
 
 
 def as_it_is(history):
     """Everything that is known but what may be said of more calls than there are."""
-    return {each.name: getattr(history, each.name) for each in fields(history) if each.name not in ("calls", "repeats")}
+    return {
+        each.name: getattr(history, each.name)
+        for each in fields(history)
+        if each.name not in ("calls", "has_repeated_ids")
+    }
 
 
 def put(place, **fields):
@@ -77,10 +81,10 @@ def test_calls_of_one_id_are_noticed_whenever_they_are_made():
     said = turns(2)
     again = said[5].model_copy(update={"tool_calls": call(id="call-0"), "id": "again"})
     found, _ = known_of(said)
-    assert not found.repeats
+    assert not found.has_repeated_ids
     found, _ = known_of([*said, again], found)
-    assert found.repeats
+    assert found.has_repeated_ids
     found, _ = known_of([*said, again, HumanMessage("go on", id="on")], found)
-    assert found.repeats
+    assert found.has_repeated_ids
     found, _ = known_of([*said[:4], again], found)
-    assert found.repeats, "a branch that makes it again, too"
+    assert found.has_repeated_ids, "a branch that makes it again, too"

@@ -175,7 +175,7 @@ class TestARefusal:
             attempts.append(attempt)
             return ContextView(messages[:1], 100 - attempt)
 
-        monkeypatch.setattr(Compactor, "smaller", smaller)
+        monkeypatch.setattr(Compactor, "shrink_history", smaller)
         errors = [ContextOverflowError(f"refusal {n}") for n in range(5)]
         errors[0].__cause__ = cause = ValueError("400")
         model = AgentModel(refuse=lambda call: errors[call - 1])
@@ -189,7 +189,7 @@ class TestARefusal:
         def broken(*args, **kwargs):
             raise StorageError("The disk is full.")
 
-        monkeypatch.setattr(Compactor, "smaller", broken)
+        monkeypatch.setattr(Compactor, "shrink_history", broken)
         with pytest.raises(ContextOverflowError, match="refused"):
             ask(agent_of(memory, AgentModel(refuse=lambda call: ContextOverflowError("refused")), LARGE), 0)
 

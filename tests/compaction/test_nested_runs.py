@@ -255,7 +255,7 @@ class TestWhatElseIsKeptOfARun:
         graph = caller(memory, lambda _: call({"messages": [HumanMessage("Maya lives in Porto")]}), memory.checkpointer)
         tell(graph, "first", at(namespace=("users", "ada")))
         facts = memory.facts(at(namespace=("users", "ada"))).as_of()
-        sources = [each.conversation_id for fact in facts for each in fact.told]
+        sources = [each.conversation_id for fact in facts for each in fact.mentions]
         assert [each.partition("\x1f")[0] for each in sources] == ["t"] * (checkpointer is None)
         assert all(map(is_nested, sources))
         memory.erase(thread_id="t")
@@ -270,7 +270,7 @@ class TestWhatElseIsKeptOfARun:
         for text in ("Maya lives in Porto", "Maya lives in Lisbon"):
             graph.invoke({"messages": [HumanMessage(text, id=text)]}, at(), durability="async")
         assert len(reader.asked) == 2
-        told = [each for fact in memory.facts(at()).as_of() for each in fact.told]
+        told = [each for fact in memory.facts(at()).as_of() for each in fact.mentions]
         assert [(each.conversation_id, each.message_id) for each in told] == [("t", "Maya lives in Lisbon")]
 
 

@@ -225,7 +225,7 @@ class TestRemembering:
         node.invoke(talk(30))
         memory.erase(thread_id="t")
         assert memory.admin.stats()["compactions"] == memory.admin.stats()["messages"] == 0
-        assert not node._compactor._followed
+        assert not node._compactor._histories
         assert not node._compactor._records
         context = node.invoke(talk(30), at())
         assert_valid_for_providers(context)

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.compaction import Summary, ToolTruncationConfig, graph_compactor, summary_in
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import ask
+from langchain_agentmem.language_models.model_calls import ask_model
 from langchain_agentmem.messages.message_marks import SummaryImage, summary_message
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.summarizers import Summarizer, budget, talk
@@ -75,7 +75,7 @@ class TestSeveralObjectsOnOneConversation:
                 other.erase(conversation_id="t")
 
     def test_threads_that_share_a_node_lose_nothing(self, memory, monkeypatch):
-        monkeypatch.setattr(graph_compactor, "REMEMBERED", 2)  # of chains without a thread
+        monkeypatch.setattr(graph_compactor, "CACHE_SIZE", 2)  # of chains without a thread
         model = Summarizer()
         node = memory.compaction(model, SMALL)
 
@@ -158,7 +158,7 @@ def test_a_model_that_is_awaited_can_be_asked_where_a_loop_runs_already():
         return Summarizer().summary()
 
     async def notebook():
-        return ask(None, model, [HumanMessage("Well?")], "ask", timeout=None)
+        return ask_model(None, model, [HumanMessage("Well?")], "ask", timeout=None)
 
     assert "Summary number 0" in asyncio.run(notebook())
 

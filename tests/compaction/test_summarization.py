@@ -12,14 +12,14 @@ from langchain_core.messages import AIMessage, ChatMessage, FunctionMessage, Hum
 
 from langchain_agentmem.errors import AgentMemoryError
 from langchain_agentmem.language_models.summarization import (
-    CUT,
+    ELLIPSIS,
     SummarizationConfig,
-    extract,
+    extract_summary,
     image_id,
-    summarizing,
+    summarize,
     turn_of,
 )
-from langchain_agentmem.messages.message_marks import Summary, SummaryImage, sections, summary_message
+from langchain_agentmem.messages.message_marks import Summary, SummaryImage, format_summary, summary_message
 from tests.support.models import ScriptedModel, calling
 
 from .summarizers import COUNTER, FILLER, Summarizer
@@ -38,7 +38,7 @@ REPLY = json.dumps(ANSWER)
 
 
 def summarized(messages, model, *, earlier=None, output=400, room=2_000, **config):
-    return summarizing(
+    return summarize(
         messages,
         earlier=earlier,
         model=model,
@@ -295,7 +295,7 @@ class TestFailure:
         assert without.provisional
         assert GOAL in without.user_request
         assert "ask019x" in without.summary
-        assert COUNTER.count_text(sections(without)) <= 400
+        assert COUNTER.count_text(format_summary(without)) <= 400
         for reply in NONSENSE:
             result = summarized(history, Summarizer(reply), room=100_000)
             assert isinstance(result.failure, AgentMemoryError), reply
@@ -353,16 +353,16 @@ class TestFailure:
         reply = json.dumps({"summary": FILLER * 100, "salient_facts": facts, "open_threads": ["Book one."]})
         result = summarized(tool_rounds(100), Summarizer(reply), room=100_000)
         assert result.failure is None
-        assert COUNTER.count_text(sections(result.summary)) <= 400
+        assert COUNTER.count_text(format_summary(result.summary)) <= 400
         assert result.summary.salient_facts[0] == facts[0]
-        assert result.summary.summary.endswith(CUT)
-        assert result.summary.summary.removesuffix(CUT).split()[-1] in FILLER.split()
+        assert result.summary.summary.endswith(ELLIPSIS)
+        assert result.summary.summary.removesuffix(ELLIPSIS).split()[-1] in FILLER.split()
         assert result.summary.open_threads == ("Book one.",)
 
 
 class TestExtract:
     def said(self, messages, earlier=None, budget=400):
-        return extract([turn_of(each) for each in messages], earlier, budget, COUNTER)
+        return extract_summary([turn_of(each) for each in messages], earlier, budget, COUNTER)
 
     def test_the_users_requests_are_there_word_for_word_and_a_line_for_everything_else(self):
         found = self.said([
@@ -396,5 +396,5 @@ class TestExtract:
     )
     def test_it_keeps_within_its_budget_and_is_the_same_each_time(self, messages, earlier, budget):
         found = self.said(messages, earlier, budget)
-        assert COUNTER.count_text(sections(found)) <= budget
+        assert COUNTER.count_text(format_summary(found)) <= budget
         assert found == self.said(messages, earlier, budget)

@@ -9,7 +9,7 @@ from langgraph.prebuilt import ToolNode
 
 from langchain_agentmem import InvalidInput
 from langchain_agentmem.compaction.compaction_config import ToolTruncationConfig
-from langchain_agentmem.compaction.dropped_messages import PAGE_TOKENS, messages_behind
+from langchain_agentmem.compaction.dropped_messages import PAGE_TOKENS, replaced_messages
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.message_marks import summary_in
@@ -235,7 +235,7 @@ class TestExpand:
         _, first = compacted(memory, one)
         _, second = compacted(memory, other)
         for history, summary in ((one, first), (other, second)):
-            behind = [each.message_id for each in messages_behind(memory, summary, conversation_id="t")]
+            behind = [each.message_id for each in replaced_messages(memory, summary, conversation_id="t")]
             assert behind == [each.id for each in history][1 : len(behind) + 1]
 
 

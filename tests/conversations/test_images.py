@@ -8,7 +8,7 @@ from langchain_core.messages import HumanMessage
 from langchain_agentmem import AgentMemory, Attachment, AttachmentType
 from langchain_agentmem.errors import MessageError
 from langchain_agentmem.messages.message import Message
-from langchain_agentmem.messages.provider_content import MOST_BYTES
+from langchain_agentmem.messages.provider_content import MAX_IMAGE_BYTES
 from tests.support.histories import PIXEL
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -37,7 +37,7 @@ def spoil(picture, how):
         picture.mkdir()
     elif how == "too large":
         with picture.open("wb") as file:
-            file.truncate(MOST_BYTES + 1)
+            file.truncate(MAX_IMAGE_BYTES + 1)
 
 
 READINGS = {

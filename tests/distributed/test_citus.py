@@ -10,7 +10,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.storage.queries import load, numbered
+from langchain_agentmem.storage.queries import load_queries, number_parameters
 from tests import everything
 from tests.checkpoints.graphs import at, chat_graph
 from tests.conftest import CountingIds, SteppingClock
@@ -99,11 +99,11 @@ class TestStatements:
         refused = {}
         with psycopg.connect(url, autocommit=True, options="-c search_path=agentmem") as connection:
             server = connection.pgconn
-            for name, sql in load("postgres").items():
+            for name, sql in load_queries("postgres").items():
                 if "pgvector" in sql:  # asks tables that need an extension
                     continue
                 label = name.encode()
-                server.prepare(label, numbered(sql, "$")[0].encode())
+                server.prepare(label, number_parameters(sql, "$")[0].encode())
                 described = server.describe_prepared(label)
                 types = [described.param_type(n) for n in range(described.nparams)]
                 for values in ([None] * len(types), [SAMPLES.get(each) for each in types]):

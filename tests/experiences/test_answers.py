@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_agentmem.experiences.model_choice import selected
+from langchain_agentmem.experiences.model_choice import read_selection
 
 IDS = ["exp-1", "exp-2", "exp-3", "exp-10", "my-exp-1"]
 ONE_AND_THREE = ("exp-1", "exp-3")
@@ -15,7 +15,7 @@ CASES = yaml.safe_load(Path(__file__).with_name("answers.yaml").read_text("utf-8
 
 
 def chosen(answer, ids=IDS):
-    return selected(answer, ids)
+    return read_selection(answer, ids)
 
 
 class TestJson:
@@ -23,9 +23,9 @@ class TestJson:
         for answer in CASES["json_that_chooses"]:
             assert chosen(answer) == ONE_AND_THREE, answer
         for answer in CASES["chooses_nothing"]:
-            assert selected(answer, IDS) == (), answer
+            assert read_selection(answer, IDS) == (), answer
         for answer in (*CASES["not_understood"], None, 7):
-            assert selected(answer, IDS) is None, answer
+            assert read_selection(answer, IDS) is None, answer
 
     def test_numbers_stand_for_ids_that_are_numbers(self):
         ids = ["1", "2", "17"]

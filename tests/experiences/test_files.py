@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.experiences.experience import LARGEST, LONGEST, Experience, ExperienceFolder
+from langchain_agentmem.experiences.experience import MAX_FILE_BYTES, MAX_TEXT_LENGTH, Experience, ExperienceFolder
 
 from .conftest import CHARTS, FILES, REFUNDS, TEXTS
 
@@ -27,11 +27,11 @@ def written(exp_id, what="Go on.", more=""):
 
 
 def ids(folder):
-    return [each.exp_id for each in folder.look().experiences]
+    return [each.exp_id for each in folder.read().experiences]
 
 
 def problems(folder):
-    return {problem.path: problem.reason for problem in folder.look().problems}
+    return {problem.path: problem.reason for problem in folder.read().problems}
 
 
 class TestAnExperience:
@@ -80,7 +80,7 @@ class TestAnExperience:
             ({}, "exp_id"), ({"exp_id": ""}, "id"), ({"exp_id": True}, "id"), (good | {"exp_id": "a\nb"}, "control"),
             ({"exp_id": ["a"]}, "id"), ({"exp_id": "a", "when": "b"}, "'what' is missing"),
             ({"exp_id": "a", "what": "b"}, "'when' is missing"), (good | {"when": " \n"}, "'when'"),
-            (good | {"what": ["c"]}, "'what'"), (good | {"what": "c" * (LONGEST + 1)}, "100,001"),
+            (good | {"what": ["c"]}, "'what'"), (good | {"what": "c" * (MAX_TEXT_LENGTH + 1)}, "100,001"),
             (good | {"who": {"Planner": 1}}, "roles"), (good | {"who": [["Planner"]]}, "roles"), (good | {"who": 3},
             "roles"),
         ):  # fmt: skip
@@ -96,14 +96,14 @@ class TestWhatCounts:
             shelf.put(name, written(name))
         for name in ("raw_exp_session.yaml", "notes.md", ".handcrafted_exp_half.yaml", "handcrafted_exp_a.yaml.bak"):
             shelf.put(name, "{")  # which are none
-        look = ExperienceFolder(shelf.path).look()
+        look = ExperienceFolder(shelf.path).read()
         assert look.problems == ()
         assert look.files == {**{name: name for name in names}, "files": "handcrafted_exp_files.yaml"}
 
     def test_a_list_in_a_file_is_several_of_which_a_bad_one_costs_only_itself(self, shelf):
         items = [FILES.to_dict(), {"exp_id": "half"}, "word", {**CHARTS.to_dict(), "role": "x"}, FILES.to_dict()]
         shelf.put("rules.yaml", json.dumps(items))
-        look = ExperienceFolder(shelf.path).look()
+        look = ExperienceFolder(shelf.path).read()
         assert look.experiences == (FILES, CHARTS)
         assert look.files == {"files": "rules.yaml", "charts": "rules.yaml"}
         assert [(problem.reason[:22], problem.is_loaded) for problem in look.problems] == [
@@ -135,7 +135,7 @@ class TestWhatCounts:
 
     def test_what_nobody_reads_is_reported_and_counts_nevertheless(self, shelf):
         shelf.put("handcrafted_exp_a.yaml", written("a", more="role: Planner\nwho_: []\n"))
-        [problem] = ExperienceFolder(shelf.path).look().problems
+        [problem] = ExperienceFolder(shelf.path).read().problems
         assert problem.is_loaded
         assert "'role', 'who_'" in problem.reason
         assert str(problem) == f"handcrafted_exp_a.yaml: {problem.reason}"
@@ -156,8 +156,8 @@ BAD: dict[str, str | bytes] = TEXTS["bad_files"] | {
     "deep-map": "{a: " * 3000,
     "latin": "exp_id: a\nwhen: café\nwhat: c\n".encode("latin-1"),
     "utf16": GOOD.encode("utf-16"),
-    "huge": "exp_id: a\nwhen: b\nwhat: " + "c" * LARGEST,
-    "long": "exp_id: a\nwhen: b\nwhat: " + "c" * (LONGEST + 1),
+    "huge": "exp_id: a\nwhen: b\nwhat: " + "c" * MAX_FILE_BYTES,
+    "long": "exp_id: a\nwhen: b\nwhat: " + "c" * (MAX_TEXT_LENGTH + 1),
     "long-id": f"exp_id: {'a' * 2000}\nwhen: b\nwhat: c\n",
 }
 
@@ -226,16 +226,16 @@ class TestChanges:
         folder = ExperienceFolder(shelf.path)
         for number in range(100, 130):
             shelf.put("handcrafted_exp_a.yaml", written("a", f"Do {number}."))
-            assert [each.what for each in folder.look().experiences] == [f"Do {number}."]
+            assert [each.what for each in folder.read().experiences] == [f"Do {number}."]
 
     def test_an_edit_that_keeps_the_time_of_the_file_is_seen(self, shelf):
         for when in (time.time() - 1_000, time.time() + 100_000):
             file, folder = shelf.put("handcrafted_exp_a.yaml", written("a", "first")), ExperienceFolder(shelf.path)
             os.utime(file, (when, when))
-            assert [each.what for each in folder.look().experiences] == ["first"]
+            assert [each.what for each in folder.read().experiences] == ["first"]
             shelf.put("handcrafted_exp_a.yaml", written("a", "other"))
             os.utime(file, (when, when))
-            assert [each.what for each in folder.look().experiences] == ["other"]
+            assert [each.what for each in folder.read().experiences] == ["other"]
 
     def test_files_come_go_and_are_renamed(self, shelf):
         folder = ExperienceFolder(shelf.path)
@@ -256,9 +256,9 @@ class TestChanges:
     def test_the_folder_may_go_and_come_back(self, shelf):
         shelf.write(FILES)
         folder = ExperienceFolder(shelf.path)
-        folder.look()
+        folder.read()
         shelf.path.rename(shelf.path.with_name("elsewhere"))
-        assert folder.look().experiences == ()
+        assert folder.read().experiences == ()
         assert "cannot be read" in problems(folder)["."]
         shelf.path.with_name("elsewhere").rename(shelf.path)
         assert ids(folder) == ["files"]
@@ -282,6 +282,6 @@ class TestChanges:
             shelf.put(f"handcrafted_exp_{name}.yaml", written("same", f"From {name}."))
         for order in permutations([each.name for each in shelf.path.iterdir()]):
             monkeypatch.setattr(os, "walk", lambda path, order=order, **_: [(path, [], order)])
-            look = ExperienceFolder(shelf.path).look()
+            look = ExperienceFolder(shelf.path).read()
             assert [each.what for each in look.experiences] == ["From a."]
             assert [problem.path for problem in look.problems] == ["handcrafted_exp_b.yaml", "handcrafted_exp_c.yaml"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE, judged, leading
+from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE_RANGE, find_leading, score_conditions
 
 from .conftest import TEXTS
 
@@ -17,14 +17,14 @@ ERROR = "Error: FileNotFoundError: [Errno 2] No such file or directory: 'a.csv'"
 
 def score(query, condition, context="", others=ALL):
     """Of one condition among others."""
-    return judged(query, context, [condition, *(each for each in others if each != condition)])[0].score
+    return score_conditions(query, context, [condition, *(each for each in others if each != condition)])[0].score
 
 
 def chosen(query, context="", conditions=ALL):
-    found = judged(query, context, conditions)
+    found = score_conditions(query, context, conditions)
     return [
         condition
-        for condition, each, leads in zip(conditions, found, leading(found), strict=True)
+        for condition, each, leads in zip(conditions, found, find_leading(found), strict=True)
         if leads and each.score >= THRESHOLD
     ]
 
@@ -49,12 +49,14 @@ def test_what_applies_is_chosen():
 
 
 def test_a_condition_with_nothing_in_common_scores_zero_and_gives_no_reason():
-    for each in judged("who painted the night watch?", "User: hello\nExecution: done", ALL):
+    for each in score_conditions("who painted the night watch?", "User: hello\nExecution: done", ALL):
         assert each == (0.0, {})
 
 
 def test_the_words_by_which_conditions_are_phrased_say_nothing():
-    assert all(each.score == 0 for each in judged("When the user asks for help, use it if they want to.", "", ALL))
+    assert all(
+        each.score == 0 for each in score_conditions("When the user asks for help, use it if they want to.", "", ALL)
+    )
 
 
 def test_a_word_that_only_shares_its_stem_with_them_says_something():
@@ -70,13 +72,13 @@ def test_a_common_word_alone_is_not_enough():
 
 def test_a_word_that_many_conditions_have_tells_less_than_a_rare_one():
     conditions = [f"The customer has a question about {thing}." for thing in ("toasters", "kettles", "lamps", "fans")]
-    customer, kettle = judged("customer", "", conditions)[1], judged("kettle", "", conditions)[1]
+    customer, kettle = score_conditions("customer", "", conditions)[1], score_conditions("kettle", "", conditions)[1]
     assert customer.score < kettle.score
     assert kettle.score >= THRESHOLD
 
 
 def test_the_reasons_are_words_as_they_were_written_and_add_up_to_the_score():
-    found = judged("Draw charts, I was billed twice", "", ALL)
+    found = score_conditions("Draw charts, I was billed twice", "", ALL)
     assert set(found[2].terms) >= {"draw", "charts"}
     assert {"billed", "twice"} <= set(found[1].terms)
     for each in found:
@@ -122,7 +124,7 @@ def test_however_many_are_related_the_one_that_is_meant_is_chosen():
 
 def test_spellings_of_the_same_thing_meet():
     for query, condition in TEXTS["spellings"]:
-        assert score(query, condition, others=(REFUND, GIT)) >= UNSURE[0], query
+        assert score(query, condition, others=(REFUND, GIT)) >= UNSURE_RANGE[0], query
 
 
 def test_the_name_of_an_error_says_more_than_the_words_it_is_made_of():
@@ -131,7 +133,7 @@ def test_the_name_of_an_error_says_more_than_the_words_it_is_made_of():
 
 def test_other_languages_are_found_by_their_words():
     for query, condition in TEXTS["languages"]:
-        first, *others = judged(query, "", (condition, *ALL))
+        first, *others = score_conditions(query, "", (condition, *ALL))
         assert first.score > 0.3, query
         assert all(each.score == 0 for each in others), query
     assert score("환불해 주세요", "고객이 환불을 요청할 때") > 0
@@ -186,9 +188,9 @@ def test_of_what_went_before_counts_what_the_query_goes_on_with():
 
 
 def test_no_conditions_give_no_scores_and_empty_texts_score_zero():
-    assert judged("draw a chart", "", []) == []
-    assert [each.score for each in judged("", "", ["", " ", CHART])] == [0, 0, 0]
-    assert [each.score for each in judged("chart", "", ["", "\n", CHART])][:2] == [0, 0]
+    assert score_conditions("draw a chart", "", []) == []
+    assert [each.score for each in score_conditions("", "", ["", " ", CHART])] == [0, 0, 0]
+    assert [each.score for each in score_conditions("chart", "", ["", "\n", CHART])][:2] == [0, 0]
 
 
 def test_no_text_is_too_long_or_too_strange():
@@ -198,4 +200,4 @@ def test_no_text_is_too_long_or_too_strange():
     ):  # fmt: skip
         long = text * (20_000 // len(text))
         for asked in ((long, "", ALL), ("draw a chart", long, ALL), ("draw a chart", "", [long, *ALL])):
-            assert all(0 <= each.score <= 1 for each in judged(*asked)), text
+            assert all(0 <= each.score <= 1 for each in score_conditions(*asked)), text

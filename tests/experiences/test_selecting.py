@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_agentmem import AgentMemory, Experience, ExperienceSelector
 from langchain_agentmem.base.events import ExperienceSelectionFellBack
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.experiences.lexical_choice import UNSURE
+from langchain_agentmem.experiences.lexical_choice import UNSURE_RANGE
 from langchain_agentmem.experiences.model_choice import SelectionTemplate
 from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, SharedMemoryEntry
 from tests.support.graphs import at, line
@@ -34,7 +34,7 @@ def fell_back(events):
 def unsure(monkeypatch):
     """Makes scores between these two unsure for "auto"."""
     return lambda low, high: monkeypatch.setattr(
-        "langchain_agentmem.experiences.experience_library.UNSURE", (low, high)
+        "langchain_agentmem.experiences.experience_library.UNSURE_RANGE", (low, high)
     )
 
 
@@ -160,7 +160,7 @@ class TestWhatIsRemembered:
         assert [selector.select(LOAD).ids for _ in range(4)] == [("files",), ("files",), ("refunds",), ("refunds",)]
 
     def test_it_is_no_leak(self, library, monkeypatch):
-        monkeypatch.setattr("langchain_agentmem.experiences.experience_library._REMEMBERED", 5)
+        monkeypatch.setattr("langchain_agentmem.experiences.experience_library._CACHE_SIZE", 5)
         picky = Picky([])
         selector = library.selector(model=picky)
         for number in range(6):
@@ -197,7 +197,7 @@ class TestAuto:
         query = "My vase from Murano is damaged, it has a crack."
         words = library.selector().select(query)
         assert words.ids == ("murano",)
-        assert words.scores["vases"] > UNSURE[1]
+        assert words.scores["vases"] > UNSURE_RANGE[1]
         picky = Picky(["vases"])
         selection = library.selector(model=picky, strategy="auto").select(query)
         assert (selection.ids, picky.shown) == (("murano", "vases"), ["vases"])

@@ -25,7 +25,7 @@ from langchain_agentmem.compaction import CompactionState, ManagedMemoryConfig
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import section
 from langchain_agentmem.messages.message_marks import MEMORY_MARK, is_injected
-from langchain_agentmem.messages.prompt_forms import placed
+from langchain_agentmem.messages.prompt_forms import insert_texts
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.layers.hostile import TEXTS, TOKENS, marks
 from tests.support.fences import unfenced
@@ -182,7 +182,7 @@ class TestHostileInstructions:
         assert len(marks(text, "experience")) == 3 * len(marks(section([CHARTS]), "experience"))
         assert not TOKENS.search(text)
         assert "\x00" not in text
-        [message] = placed([], "experiences", {None: text.split("\n", 1)[1]})
+        [message] = insert_texts([], "experiences", {None: text.split("\n", 1)[1]})
         assert is_injected(message)
         message.content.encode()
 

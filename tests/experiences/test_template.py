@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.experiences.model_choice import DEFAULT, SelectionTemplate
+from langchain_agentmem.experiences.model_choice import DEFAULT_TEMPLATE, SelectionTemplate
 
 from .conftest import TEXTS
 
@@ -90,7 +90,7 @@ class TestFiles:
 
 class TestTheOneThatIsUsedByDefault:
     def test_shows_everything_and_asks_for_an_object_of_booleans(self):
-        text = DEFAULT.fill(experiences="<<E>>", user_query="<<Q>>", context="<<C>>")
+        text = DEFAULT_TEMPLATE.fill(experiences="<<E>>", user_query="<<Q>>", context="<<C>>")
         assert all(text.count(each) == 1 for each in ("<<E>>", "<<Q>>", "<<C>>"))
         assert '{"first-id": true, "second-id": false}' in text
         assert "only the conditions" in text

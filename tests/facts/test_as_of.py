@@ -261,7 +261,7 @@ def shown(facts: list[Any]) -> list[Shown]:
     """Facts as brute force has them."""
 
     def told(fact: Any) -> tuple[Any, ...]:
-        return tuple((each.message_id, each.conversation_id, each.role, each.recorded_at) for each in fact.told)
+        return tuple((each.message_id, each.conversation_id, each.role, each.recorded_at) for each in fact.mentions)
 
     names = Shown._fields
     return [Shown(*(told(fact) if name == "told" else getattr(fact, name) for name in names)) for fact in facts]

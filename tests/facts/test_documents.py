@@ -162,7 +162,7 @@ class TestResetting:
         facts.drain()
         facts.reset_memory()
         assert contents(memory.facts("b").retrieve_all()) == ["Hello"]
-        assert (facts.waiting(), facts.failures(), facts.aliases(), facts.entities()) == (0, [], [], [])
+        assert (facts.pending_count(), facts.failures(), facts.aliases(), facts.entities()) == (0, [], [], [])
         assert facts.search("Maya tea one") == []
         facts.add_fact("user", "Maya", "likes", "tea")
         facts.add_fact("user", "Maya", "likes", "rain")
@@ -208,7 +208,7 @@ def looks(facts):
         "known then": [facts.history("Tom", recorded=fact.recorded_at) for fact in facts.history("Tom")],
         "evidence": [facts.evidence(fact.id) for fact in facts.history("Maya")],
         "aliases": facts.aliases(),
-        "waiting": facts.waiting(),
+        "waiting": facts.pending_count(),
         "found": sorted(fact.id for fact in facts.search("Maya tea dog Rome", 50)),
     }
 

@@ -9,10 +9,16 @@ from itertools import product
 
 from langchain_core.messages import HumanMessage, SystemMessage
 
-from langchain_agentmem.base.clock import micros
+from langchain_agentmem.base.clock import to_micros
 from langchain_agentmem.facts import fact_extraction
 from langchain_agentmem.facts.fact import FactsConfig
-from langchain_agentmem.facts.fact_extraction import BATCH_CHARS, PendingMessage, question, read, time_in
+from langchain_agentmem.facts.fact_extraction import (
+    MAX_BATCH_CHARS,
+    PendingMessage,
+    build_prompt,
+    parse_answer,
+    parse_fact_time,
+)
 from langchain_agentmem.messages.message import Message
 
 from .scripted import CASES, Shown, shown
@@ -22,7 +28,7 @@ FACT = {"message": 1, "subject": "Maya", "predicate": "likes", "object": "tea"}
 
 
 def due(text="Hello", key="m1", *, role="user", name=None, at=NOW):
-    return PendingMessage(key, Message(role=role, content=text, name=name, message_id=key), micros(at), None)
+    return PendingMessage(key, Message(role=role, content=text, name=name, message_id=key), to_micros(at), None)
 
 
 TWO = [due("one", "m1"), due("two", "m2")]
@@ -31,15 +37,15 @@ ONE = TWO[:1]
 
 def answer_of(reply, some):
     """What is read of an answer that is a text, or the JSON of an object."""
-    return read(reply if isinstance(reply, str) else json.dumps(reply), some)
+    return parse_answer(reply if isinstance(reply, str) else json.dumps(reply), some)
 
 
 def asked(*some, single=(), instructions=""):
-    return question(some, FactsConfig(instructions=instructions), single)
+    return build_prompt(some, FactsConfig(instructions=instructions), single)
 
 
 def date(*day):
-    return micros(datetime(*day, tzinfo=UTC))
+    return to_micros(datetime(*day, tzinfo=UTC))
 
 
 def triples(answer):
@@ -73,7 +79,7 @@ class TestWhatIsAsked:
     def test_a_long_message_is_clipped(self):
         _, human = asked(due("x" * 50_000))
         [only] = shown([human])
-        assert only.text == "x" * BATCH_CHARS + " …"
+        assert only.text == "x" * MAX_BATCH_CHARS + " …"
 
     def test_no_message_ends_its_fence_or_speaks_for_another(self):
         for text in CASES["hostile"]:
@@ -96,7 +102,7 @@ class TestShapes:
         draft = json.dumps({"facts": [FACT | {"object": "coffee"}]})
         fenced = "<reasoning>```json\n{}\n```</reasoning>Here: {}"
         for reply in ("<think>{}</think>{}", "{} fits?\n</think>\n{}", fenced):
-            assert triples(read(reply.format(draft, json.dumps({"facts": [FACT]})), ONE)) == [TEA], reply
+            assert triples(parse_answer(reply.format(draft, json.dumps({"facts": [FACT]})), ONE)) == [TEA], reply
         assert not answer_of(f"<think>{draft}", ONE).readable
 
     def test_several_that_stand_side_by_side_are_read_and_none_of_those_that_are_cut_off(self):
@@ -159,10 +165,10 @@ def test_which_message_is_known_by_its_number_and_not_guessed_unless_there_is_on
 class TestTimes:
     def test_are_understood_and_left_out_where_they_are_none(self):
         for value, start, end in CASES["times"]:
-            assert time_in(value, micros(NOW)) == micros(datetime.fromisoformat(start)), value
-            assert time_in(value, micros(NOW), last=True) == micros(datetime.fromisoformat(end)), value
+            assert parse_fact_time(value, to_micros(NOW)) == to_micros(datetime.fromisoformat(start)), value
+            assert parse_fact_time(value, to_micros(NOW), last=True) == to_micros(datetime.fromisoformat(end)), value
         for value in ("", " ", "soon", "unknown", "null", "n/a", "²", None, True, 3.5, [], {}, "9" * 50, "recently"):
-            assert time_in(value, micros(NOW)) is None, value
+            assert parse_fact_time(value, to_micros(NOW)) is None, value
             [(_, fact)] = answer_of([{**FACT, "valid_from": value, "valid_to": value}], ONE).facts
             assert (fact.start, fact.end) == (None, None), value
 
@@ -175,8 +181,8 @@ class TestTimes:
     def test_an_end_is_where_its_day_or_year_begins_unless_that_is_all_there_was(self):
         for begun, ended, end in CASES["ends"]:
             [(_, fact)] = answer_of([{**FACT, "valid_from": begun, "valid_to": ended}], ONE).facts
-            assert fact.end == micros(datetime.fromisoformat(end)), (begun, ended)
+            assert fact.end == to_micros(datetime.fromisoformat(end)), (begun, ended)
 
     def test_confidences_are_between_0_and_1(self):
         for value, sure in CASES["confidences"]:
-            assert answer_of([{**FACT, "confidence": value}], ONE).facts[0][1].sure == sure, value
+            assert answer_of([{**FACT, "confidence": value}], ONE).facts[0][1].confidence == sure, value

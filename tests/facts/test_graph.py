@@ -57,7 +57,7 @@ class TestNeighbours:
 
 @pytest.mark.sqlite_suffices
 def test_walks_go_no_further_than_is_documented(here, monkeypatch):
-    monkeypatch.setattr(fact_reader, "MOST_STEPS", 5)
+    monkeypatch.setattr(fact_reader, "MAX_DEPTH", 5)
     facts = here.facts("chain")
     for number in range(9):
         facts.add_fact("user", str(number), "leads to", str(number + 1))

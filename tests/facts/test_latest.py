@@ -84,7 +84,7 @@ def test_what_was_known_of_a_name_is_looked_up_by_it(memory, monkeypatch):
     moved = facts.add_fact("user", "Ana", "lives in", "Lisbon")
     then = facts.get(moved).recorded_at
     facts.update(moved, subject="Ben", obj="Porto")
-    monkeypatch.setattr(FactView, "stored", property(lambda _: pytest.fail("All facts are read.")))
+    monkeypatch.setattr(FactView, "fact_rows", property(lambda _: pytest.fail("All facts are read.")))
     assert texts(facts.as_of(recorded=then, subject="Ana")) == ["Ana lives in Lisbon"]
     assert texts(facts.as_of(recorded=then, obj="Lisbon")) == texts(facts.history("Ana", recorded=then))
     assert facts.as_of(recorded=then, subject="Ben") == facts.history("Ana") == []

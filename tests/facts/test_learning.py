@@ -12,7 +12,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.facts import fact_extraction
 from langchain_agentmem.facts.fact import FactsConfig
-from langchain_agentmem.facts.fact_extraction import LONGEST_ANSWER
+from langchain_agentmem.facts.fact_extraction import MAX_ANSWER_CHARS
 from langchain_agentmem.storage import background
 from tests.support.models import ScriptedModel
 
@@ -61,7 +61,7 @@ def learned(memory, model, *texts, **settings):
     said(memory.facts("b"), *texts)
     facts = memory.facts("b", model=model, settings=FactsConfig(**settings))
     assert facts.drain() == len(texts)
-    assert facts.waiting() == 0
+    assert facts.pending_count() == 0
     return facts
 
 
@@ -76,13 +76,13 @@ class TestAnyModel:
         facts = learned(here, MODELS[kind](Scripted()), *likes("tea", "rain"), "Tom | likes | tea")
         assert known(facts) == {("likes", "tea"): ("m0",), ("likes", "rain"): ("m1",)}
         assert known(facts, "Tom") == {("likes", "tea"): ("m2",)}
-        assert facts.drain() == facts.waiting() == 0
+        assert facts.drain() == facts.pending_count() == 0
         assert facts.failures() == []
         said(here.facts("b"), *likes("figs"), first=3)
         assert await facts.adrain() == 1
         [fact] = await facts.aextract_and_update_from_text("Maya | likes | snow")
         assert (fact.object, fact.role) == ("snow", "user")
-        assert await facts.awaiting() == 0
+        assert await facts.apending_count() == 0
         assert [fact.object for fact in await facts.ahistory("Maya")] == ["tea", "rain", "figs", "snow"]
 
     def test_may_answer_in_any_style(self):
@@ -96,7 +96,7 @@ class TestAnyModel:
                 assert known(facts, "Tom") == {("likes", "tea"): ("m1",)}, style
                 # Of a message that tells nothing, an answer that is cut off says nothing, so it is asked for again.
                 assert len(model.calls) == {"unnumbered": 4, "cut off": 5}.get(style, 1), style
-                assert facts.waiting() == (1 if style == "cut off" else 0), style
+                assert facts.pending_count() == (1 if style == "cut off" else 0), style
 
     def test_whose_answer_is_cut_off_is_shown_one_at_a_time(self, here):
         """Else what it had no room for would never be known."""
@@ -110,12 +110,12 @@ class TestAnyModel:
     def test_that_is_none_leaves_everything_waiting_and_findable(self, memory):
         facts = memory.facts("b")
         said(facts, "Maya lives in Lisbon.")
-        assert (facts.drain(), facts.waiting()) == (0, 1)
+        assert (facts.drain(), facts.pending_count()) == (0, 1)
         [found] = facts.search("Lisbon")
         assert (found.raw, found.text, found.id) == (True, "Maya lives in Lisbon.", "m0")
         with pytest.raises(InvalidInput, match="a model is needed"):
             facts.extract_and_update_from_text("Maya likes tea.")
-        assert facts.waiting() == 1
+        assert facts.pending_count() == 1
         for model in (7, object(), ["gpt"]):
             with pytest.raises(InvalidInput, match="cannot be asked"):
                 memory.facts("b", model=model)
@@ -136,7 +136,7 @@ class TestAdding:
             assert hangs.wait(PATIENCE)
             said(facts, *likes(*"abcdef"), first=1)
             facts.add_fact("user", "Maya", "owns", "a boat")
-            assert facts.waiting() == 7
+            assert facts.pending_count() == 7
             assert [fact.object for fact in facts.history("Maya")] == ["a boat"]
             assert len(facts.retrieve_all()) == 8
         go_on.set()
@@ -178,7 +178,7 @@ class TestAdding:
             said(facts, *likes("rain"))
         for content in ("", "  \n", None):  # which says nothing
             facts.add(role="user", content=content)
-        assert facts.waiting() == 0
+        assert facts.pending_count() == 0
 
 
 @pytest.mark.usefixtures("alone")
@@ -187,7 +187,7 @@ class TestBatches:
         learned(here, model := Scripted(), *likes(*map(str, range(20))))
         assert list(map(len, model.calls)) == [8, 8, 4]
         assert [text for texts in model.texts for text in texts] == likes(*map(str, range(20)))
-        monkeypatch.setattr(fact_extraction, "BATCH_CHARS", 100)
+        monkeypatch.setattr(fact_extraction, "MAX_BATCH_CHARS", 100)
         texts = ["x" * 40, "y" * 40, "z" * 40, "w"]
         with AgentMemory(":memory:") as other:
             learned(other, model := Scripted(), *texts)
@@ -213,7 +213,7 @@ def failing(memory, model, *texts, **settings):
     said(memory.facts("b"), *texts)
     facts = memory.facts("b", model=model, settings=FactsConfig(**settings))
     assert facts.drain() == 0
-    assert facts.waiting() == len(texts)
+    assert facts.pending_count() == len(texts)
     return facts
 
 
@@ -228,7 +228,7 @@ class TestFailing:
                 failures = facts.failures()
             assert [failure.message_ids for failure in failures] == [("m0",)] * 3, answer
             assert all(each.error.startswith(f"The answer cannot be used: {what}") for each in failures), answer
-            assert not isinstance(answer, str) or failures[0].answer == answer[:LONGEST_ANSWER], answer
+            assert not isinstance(answer, str) or failures[0].answer == answer[:MAX_ANSWER_CHARS], answer
 
     def test_a_model_that_raises_is_recorded(self):
         for error in (ConnectionError("no route"), KeyError("x"), RecursionError(), MemoryError()):
@@ -252,7 +252,7 @@ class TestFailing:
 
     def test_what_failed_is_learned_before_what_was_said_after_it(self, here, monkeypatch):
         """Else who moved away and came back would not have come back."""
-        monkeypatch.setattr(fact_extraction, "BATCH_MESSAGES", 1)
+        monkeypatch.setattr(fact_extraction, "MAX_BATCH_MESSAGES", 1)
         towns = ["Oslo", "Rome", "Oslo"]
         said(here.facts("b"), *(f"Maya | lives in | {town} | 2024-0{n}-01" for n, town in enumerate(towns, 1)))
         model = Scripted(meanwhile=lambda before, some: "no" if before in {1, 2} else None)
@@ -262,8 +262,8 @@ class TestFailing:
         assert [fact.sources for fact in facts.as_of(subject="Maya")] == [("m2",)]
 
     def test_the_last_failures_are_kept(self, here, monkeypatch):
-        monkeypatch.setattr(fact_extraction, "BATCH_MESSAGES", 1)
-        monkeypatch.setattr(fact_extraction, "KEPT_FAILURES", 10)
+        monkeypatch.setattr(fact_extraction, "MAX_BATCH_MESSAGES", 1)
+        monkeypatch.setattr(fact_extraction, "MAX_FAILURES", 10)
         facts = failing(here, Scripted(lambda _: "no"), *likes(*"abcdefgh"), max_attempts=2)
         failures = facts.failures()
         assert (len(failures), failures[-1].message_ids) == (10, ("m7",))
@@ -305,7 +305,7 @@ class TestWhatChanges:
 
         facts = memory.facts("b", model=(model := Scripted(meanwhile=meanwhile)))
         facts.drain()
-        assert (facts.waiting(), facts.failures()) == (0, [])
+        assert (facts.pending_count(), facts.failures()) == (0, [])
         more = {("likes", "opera"): ("m0",)} if change == "changed" else {}
         assert known(facts) == {("likes", "rain"): ("m1",)} | more
         assert model.texts[1:] == [likes("opera")] * len(more)
@@ -346,7 +346,7 @@ class TestBranches:
             memory.facts(branch, model=Scripted()).drain()
         assert known(plain) == {("likes", "tea"): ("m0",), ("likes", "rain"): ("m1",)}
         assert known(fork) == {("likes", "tea"): ("m0",), ("likes", "opera"): ("m2",)}
-        assert plain.waiting() == fork.waiting() == 0
+        assert plain.pending_count() == fork.pending_count() == 0
 
 
 @pytest.mark.usefixtures("alone")

@@ -15,8 +15,8 @@ from langgraph.graph import START
 from langgraph.types import Command, interrupt
 
 from langchain_agentmem import AgentMemory, InvalidInput
-from langchain_agentmem.messages.message_marks import Summary, injected, summary_message
-from langchain_agentmem.rewinding.memory_rows import FAILURE
+from langchain_agentmem.messages.message_marks import Summary, memory_message, summary_message
+from langchain_agentmem.rewinding.memory_rows import FACT_FAILURE
 from tests.support.graphs import at, line
 from tests.support.models import calling
 
@@ -69,10 +69,10 @@ class TestTurns:
         assert known(facts) == ["Tom likes tea", "Maya lives in Lisbon"]
         porto, lisbon = await facts.ahistory("Maya")
         assert (porto.text, porto.valid_to, porto.ended_by) == ("Maya lives in Porto", lisbon.valid_from, lisbon.id)
-        [source] = lisbon.told
+        [source] = lisbon.mentions
         assert (source.message_id, source.conversation_id, source.role) == ("m2", "t", "user")
         assert [evidence.text for evidence in facts.evidence(lisbon.id)] == ["Maya lives in Lisbon"]
-        assert facts.waiting() == 0
+        assert facts.pending_count() == 0
         assert memory.facts(at("u")).history("Maya") == []
 
     def test_the_state_and_the_stream_are_left_alone(self, light):
@@ -94,7 +94,7 @@ class TestTurns:
         given = [
             SystemMessage("Maya likes systems"),
             summary_message(Summary(summary="Maya likes summaries"), id="s"),
-            injected("recalled", "Maya likes old things"),
+            memory_message("recalled", "Maya likes old things"),
             HumanMessage("Maya likes tea"),
             calling("look", "c", at="Maya likes calls"),
             ToolMessage("Maya likes tools", tool_call_id="c"),
@@ -114,13 +114,13 @@ class TestFailing:
             state = await do(graph, "invoke", given, at())
             if not number:
                 assert state["messages"][-1].text == "I see."
-                assert light.facts(at()).waiting() == 2
+                assert light.facts(at()).pending_count() == 2
                 assert light.facts(at()).history("Maya") == []
                 [failure] = light.facts(at()).failures()
                 assert failure.message_ids == ("m0", state["messages"][1].id)
         facts = light.facts(at())
         assert known(facts) == ["Maya lives in Porto", "Tom likes tea"]
-        assert (facts.waiting(), len(facts.failures())) == (0, 1)
+        assert (facts.pending_count(), len(facts.failures())) == (0, 1)
 
     def test_who_asks_during_a_pause_does_not_make_it_longer(self, alone):
         with AgentMemory(clock=lambda: datetime(2026, 1, 1, tzinfo=UTC)) as memory:
@@ -128,7 +128,9 @@ class TestFailing:
             for number in range(5):
                 with contextlib.suppress(RuntimeError):
                     facts.extract_and_update_from_text(f"Tom likes tea {number}", role="user")
-            pauses = facts._ground.look(None, lambda view: [kept.extra["until"] for kept in view.every(FAILURE)])
+            pauses = facts._context.read_facts(
+                None, lambda view: [kept.extra["until"] for kept in view.rows_of_kind(FACT_FAILURE)]
+            )
         assert len(pauses) == 5
         assert len(set(pauses)) == 1
 

@@ -89,7 +89,7 @@ class TestRemovingAMessage:
         else:
             assert triples(facts) == {("Maya", "lives in", "Oslo"), ("Maya", "likes", "tea"), ("Maya", "likes", "figs")}
             assert homes(facts) == [("Oslo", 2, None)]
-            told = [each.conversation_id for each in facts.history("Maya", "likes")[-1].told]
+            told = [each.conversation_id for each in facts.history("Maya", "likes")[-1].mentions]
             assert told == (["chat", "later"] if how == "reset" else ["later"])
 
     def test_takes_it_from_every_branch_in_every_version(self, memory):
@@ -211,10 +211,10 @@ def test_a_message_of_the_memory_of_facts_takes_its_facts_and_what_it_waits_for(
     fork = facts.fork("fork")
     assert facts.remove_by_id("b")
     assert homes(facts) == [("Oslo", 1, None)]
-    assert (facts.waiting(), facts.retrieve_by_id("b")) == (1, None)
+    assert (facts.pending_count(), facts.retrieve_by_id("b")) == (1, None)
     # A branch is nobody's but its own: what the fork was told, it keeps.
     assert homes(fork) == [("Oslo", 1, 5), ("Rome", 5, None)]
-    assert fork.waiting() == 2
+    assert fork.pending_count() == 2
     assert not facts.remove_by_id("b")
 
 
@@ -348,7 +348,7 @@ class TestThreads:
         assert objects(memory, at("unread")) == set()
         assert objects(memory, at("read")) == {"Oslo", "tea"}
         [oslo] = memory.facts(at("read")).as_of(obj="Oslo")
-        assert {each.conversation_id for each in oslo.told} == {"read"}
+        assert {each.conversation_id for each in oslo.mentions} == {"read"}
 
 
 def objects(memory, config):
@@ -400,7 +400,7 @@ class TestTraces:
             assert memory.admin.verify().problems == ()
 
     def test_nothing_of_an_erased_conversation_can_be_read_from_the_storage(self, url, monkeypatch):
-        monkeypatch.setattr(fact_extraction, "BATCH_MESSAGES", 1)
+        monkeypatch.setattr(fact_extraction, "MAX_BATCH_MESSAGES", 1)
         with AgentMemory(url) as memory:
             facts = memory.facts("user", model=Scripted(meanwhile=provoked), settings=FactsConfig(max_attempts=1))
             for number, text in enumerate(TELLING):
@@ -440,7 +440,7 @@ class TestWhileAModelIsAsked:
                 facts.add(message_of(key, text))
             asked = memory.facts("user", model=model, settings=FactsConfig(max_attempts=1))
             asked.drain()
-            assert asked.waiting() == (1 if answer == "no" else 0)
+            assert asked.pending_count() == (1 if answer == "no" else 0)
             # Neither a search nor a look at failures would still tell of what is gone.
             told = [*(fact.text for fact in facts.search("zyxquorvex")), *map(repr, facts.failures())]
             assert "zyxquorvex" not in " ".join(told)

@@ -8,8 +8,8 @@ from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage, ToolMessage
 
 from langchain_agentmem import AgentMemory, InvalidInput, KGMemory, fact_tools
-from langchain_agentmem.facts.fact_tools import LIMIT, OPERATIONS, QUOTED, SOURCES
-from langchain_agentmem.language_models.tool_factory import MOST
+from langchain_agentmem.facts.fact_tools import MAX_QUOTE_CHARS, MAX_RESULTS, MAX_SOURCES, OPERATIONS
+from langchain_agentmem.language_models.tool_factory import MAX_LIST_LENGTH
 from tests.conftest import SteppingClock
 from tests.support.graphs import at
 from tests.support.models import ScriptedModel, calling
@@ -54,7 +54,7 @@ class TestOffered:
     def test_each_has_a_schema_that_a_provider_takes(self, tools):
         assert list(tools) == ["fact_add", "fact_search", "fact_history"]
         check_schemas(tools.values())
-        assert all(operation.about.endswith(".") for operation in OPERATIONS)
+        assert all(operation.description.endswith(".") for operation in OPERATIONS)
 
     def test_the_facade_hands_them_out_to_who_asks_for_them(self, light):
         assert [tool.name for tool in light.tools(include=["fact_*"])] == ["fact_add", "fact_search", "fact_history"]
@@ -158,7 +158,7 @@ class TestSearching:
             facts.add(role="user", content=f"word {number} " + "x" * 900)
         text = tools["fact_search"].invoke({"query": "word", "limit": 10**9})
         found = json.loads(text)
-        assert len(text) < MOST + 2_000
+        assert len(text) < MAX_LIST_LENGTH + 2_000
         assert len(found["found"]) + found["left_out"] == 40
         facts.add(role="user", content="zebra " * 1_000)
         [found] = json.loads(tools["fact_search"].invoke("zebra"))["found"]
@@ -186,20 +186,20 @@ class TestHistory:
         assert [each["id"] for each in only] == [porto["id"], lisbon["id"]]
 
     def test_what_a_source_says_is_short_and_so_is_their_list(self, tools, facts):
-        for number in range(SOURCES + 2):
+        for number in range(MAX_SOURCES + 2):
             said = facts.add(role="user", content=f"{number} " + "x" * 1_000)
             facts.add_fact("user", "Maya", "likes", "tea", source=said)
         [fact] = json.loads(tools["fact_history"].invoke("Maya"))["history"]
         assert [source["text"][0] for source in fact["sources"]] == ["0", "1", "2"]
-        assert all(len(source["text"]) <= QUOTED + 2 for source in fact["sources"])
+        assert all(len(source["text"]) <= MAX_QUOTE_CHARS + 2 for source in fact["sources"])
         assert fact["more_sources"] == 2
 
     def test_of_a_long_history_the_newest_is_told_in_order_and_the_rest_counted(self, tools, facts):
-        for number in range(LIMIT + 5):
+        for number in range(MAX_RESULTS + 5):
             start = day("2020-01-01") + timedelta(minutes=number)
             facts.add_fact("user", "Maya", "saw", f"bird {number}", valid_from=start)
         told = json.loads(tools["fact_history"].invoke("Maya"))
-        assert [each["text"] for each in told["history"]] == [f"Maya saw bird {n}" for n in range(5, LIMIT + 5)]
+        assert [each["text"] for each in told["history"]] == [f"Maya saw bird {n}" for n in range(5, MAX_RESULTS + 5)]
         assert told["left_out"] == 5
         assert tools["fact_history"].invoke("Ben") == "Nothing is known of 'Ben'; fact_search finds by words."
         said = tools["fact_history"].invoke({"subject": "Ben", "predicate": "likes"})

@@ -42,7 +42,7 @@ IMPORTS = (
     "tests.faults.running",
     "tests.everything",
     "langchain_agentmem.parts",
-    "langchain_agentmem.importers.moving",
+    "langchain_agentmem.importers.import_runner",
 )
 PROGRAM = "from tests.faults.running import main; main()"
 FAULTS: dict[str, str | None] = {

@@ -11,7 +11,7 @@ import pytest
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import Progress
 from langchain_agentmem.errors import DatabaseUnreadable, ForeignDatabase, NewerDatabase, StorageError
-from langchain_agentmem.upkeep.integrity import checks
+from langchain_agentmem.upkeep.integrity import list_checks
 from tests.everything import fill
 
 from .damage import WAYS
@@ -70,14 +70,14 @@ class TestAReport:
             raw(memory, "update content set body = x'00' where id = (select min(id) from content)")
             asked = []
             report = memory.admin.verify(progress=asked.append)
-        names = ["pages", *checks()]
+        names = ["pages", *list_checks()]
         assert asked == [(f"checking {name}", number, len(names)) for number, name in enumerate(names, 1)]
         assert any("blobs cannot go on" in problem for problem in report.problems)
         assert any("is not what was stored" in problem for problem in report.problems)
 
     def test_what_progress_raises_is_not_taken_for_damage(self, copy):
         def stop(at: Progress) -> None:
-            raise KeyError(at.doing)
+            raise KeyError(at.stage)
 
         with AgentMemory(copy) as memory, pytest.raises(KeyError, match="pages"):
             memory.admin.verify(progress=stop)

@@ -15,8 +15,8 @@ import pytest
 from typer.core import TyperCommand, TyperGroup
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.cli.app import command_line
-from langchain_agentmem.importers.moving import KINDS
+from langchain_agentmem.cli.app import build_cli
+from langchain_agentmem.importers.import_runner import READERS
 from tests.forking import COMMAND, Forks
 from tests.importers.sources import SOURCES
 from tests.pages import NAMES, ROOT, Step, anchors_of, is_shown, links_of, named_in, steps_of
@@ -148,7 +148,7 @@ def test_what_is_shown_is_what_is_printed(shown, printed, same):
 
 def test_every_kind_of_source_has_a_command():
     commands = [shlex.split(step.text) for step in steps_of("docs/moving.md") if step.kind == "command"]
-    assert {command[3] for command in commands if command[:2] == ["agentmem", "import-from"]} == set(KINDS)
+    assert {command[3] for command in commands if command[:2] == ["agentmem", "import-from"]} == set(READERS)
 
 
 def test_the_pictures_are_what_the_command_draws(tmp_path):
@@ -167,7 +167,7 @@ def test_every_link_leads_to_a_page_and_a_heading_of_it(page):
 
 def command_of(words: list[str]) -> TyperCommand | TyperGroup:
     """The command that these words begin with: `agentmem threads move CHAT` is `agentmem threads move`."""
-    command: Any = command_line()
+    command: Any = build_cli()
     for word in words:
         if not isinstance(command, TyperGroup) or word.startswith("-"):
             break

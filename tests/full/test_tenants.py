@@ -106,12 +106,12 @@ class TestOpening:
         with few.of("a") as first, few.of("b"), few.of("c") as third:
             for each in (first, third):
                 each.conversation("c").add_user_message("heron")
-        assert not third.database.engine.usable
+        assert not third.database.engine.is_open
         with few.of("a") as again, few.of("d"):
             assert again is first
         with few.of("b"), few.of("c") as third:
             assert [each.text for each in third.conversation("c").messages] == ["heron"]
-        assert not first.database.engine.usable
+        assert not first.database.engine.is_open
 
     def test_one_that_its_user_closed_is_opened_again(self, made):
         with made() as all_of_them:
@@ -124,7 +124,7 @@ class TestOpening:
         async with made(max_open=1) as one, one.of("a") as first, one.of("b") as second:
             await first.conversation("c").aadd_messages([HumanMessage("heron")])
             assert await second.asearch("heron") == []
-        assert not first.database.engine.usable
+        assert not first.database.engine.is_open
         with pytest.raises(MemoryClosed):
             await one.of("a").__aenter__()
 
@@ -169,7 +169,7 @@ class TestOpening:
         go_on.set()
         async with one.of("quick"):
             assert list(one._memories) == ["tenant_quick"]
-        assert left.memory is None or not left.memory.database.engine.usable
+        assert left.memory is None or not left.memory.database.engine.is_open
 
     def test_what_cannot_be_opened_leaves_nothing_behind(self, made):
         some = made(lambda tenant: "information_schema" if tenant == "bad" else "shared_three")

@@ -42,7 +42,7 @@ from random import Random
 from typing import Any
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.errors import LONGEST, AgentMemoryError
+from langchain_agentmem.errors import MAX_ERROR_CHARS, AgentMemoryError
 from langchain_agentmem.storage.sqlite import SqliteEngine
 from tests.fuzz.fence import OutsideError, raise_fence
 from tests.fuzz.surface import Method, is_expected, is_part, learns, methods_of, parts_of
@@ -114,7 +114,7 @@ class Fuzzer:
         engine = memory.database.engine
         if not isinstance(engine, SqliteEngine):
             return b""
-        with engine._writing:
+        with engine._write_lock:
             return engine._writer.serialize()
 
     def _sequence(self, number: int, first: int, count: int) -> None:
@@ -220,7 +220,7 @@ class Fuzzer:
         except Exception as failure:  # noqa: BLE001 - as above
             self._failed(f"the text of what came of {what}", failure)
         else:
-            if isinstance(error, AgentMemoryError) and len(text) > LONGEST:
+            if isinstance(error, AgentMemoryError) and len(text) > MAX_ERROR_CHARS:
                 self.failures.setdefault(f"long {_place(error)}", f"{what}: a text of {len(text)} characters")
 
     def _failed(self, what: str, error: BaseException) -> None:

@@ -24,12 +24,12 @@ import yaml
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit.legacy_json import read_document
 from langchain_agentmem.base import encoding, fencing, namespaces, redaction
-from langchain_agentmem.base.argument_checks import USUAL_LIMITS
-from langchain_agentmem.base.clock import micros
+from langchain_agentmem.base.argument_checks import DEFAULT_LIMITS
+from langchain_agentmem.base.clock import to_micros
 from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver
 from langchain_agentmem.errors import AgentMemoryError
 from langchain_agentmem.experiences import model_choice
-from langchain_agentmem.experiences.experience import Experience, read_file
+from langchain_agentmem.experiences.experience import Experience, parse_file
 from langchain_agentmem.facts import fact_extraction
 from langchain_agentmem.facts.fact_extraction import PendingMessage
 from langchain_agentmem.language_models import lenient_json, summarization
@@ -43,7 +43,7 @@ from langchain_agentmem.threads import value_store
 from tests import everything
 from tests.importers import sources
 
-NOW = micros(datetime(2026, 1, 1, 12, tzinfo=UTC))
+NOW = to_micros(datetime(2026, 1, 1, 12, tzinfo=UTC))
 LONG = 60_000
 """Characters of inputs that say the same again and again: they tell of a reader whose time grows faster."""
 
@@ -79,43 +79,43 @@ def text_of(data: bytes) -> str:
 
 def _query(data: bytes) -> None:
     text = text_of(data)
-    analysis.question(text)
-    analysis.analysed(text, "user")
-    analysis.as_spoken(text, analysis.names(text))
-    analysis.asks_for(text)
+    analysis.analyze_query(text)
+    analysis.analyze_text(text, "user")
+    analysis.to_first_person(text, analysis.speaker_words(text))
+    analysis.answer_kinds(text)
 
 
 def _date(data: bytes) -> None:
     text = text_of(data)
-    for moment in (NOW, micros(datetime(1, 1, 2, tzinfo=UTC)), micros(datetime(9999, 12, 30, tzinfo=UTC))):
-        for span in dates.spans(text, moment):
+    for moment in (NOW, to_micros(datetime(1, 1, 2, tzinfo=UTC)), to_micros(datetime(9999, 12, 30, tzinfo=UTC))):
+        for span in dates.find_times(text, moment):
             assert span.start < span.end, (text, span)
-        fact_extraction.times_in(text, text[::-1], moment)
+        fact_extraction.parse_period(text, text[::-1], moment)
 
 
 def _answer(data: bytes) -> None:
     text = text_of(data)
     for wanted in (dict, list):
         lenient_json.read_json(text, wanted=wanted)
-    lenient_json.read_row(text)
+    lenient_json.read_objects(text)
     some = [PendingMessage(str(n), Message(role="user", content="x", message_id=str(n)), NOW, None) for n in range(2)]
-    fact_extraction.read(text, some)
-    model_choice.selected(text, ["deploy", "rename things", "e1"])
-    summarization.answer(text, {}, (), 3)
+    fact_extraction.parse_answer(text, some)
+    model_choice.read_selection(text, ["deploy", "rename things", "e1"])
+    summarization.read_summary(text, {}, (), 3)
 
 
 def _prompt(data: bytes) -> None:
     text = text_of(data)
-    shown = fencing.fenced("memory", text, by=text[:50])
+    shown = fencing.fence_text("memory", text, by=text[:50])
     assert len(re.findall(r"</memory(?!\w)", shown)) == 1, text
-    fencing.on_one_line(text)
+    fencing.sanitize_line(text)
     redaction.redact(text)
     with contextlib.suppress(ValueError, RecursionError):
         redaction.redact_value(json.loads(text))
 
 
 def _yaml(data: bytes) -> None:
-    read_file(data)
+    parse_file(data)
     text = text_of(data)
     for kind in (Experience, Conversation, Retention):
         with contextlib.suppress(AgentMemoryError):
@@ -131,7 +131,7 @@ def _stored(data: bytes) -> None:
         encoding.decode,
         lambda given: decode_body(given, "m"),
         lambda given: body_text(given, with_calls=True),
-        lambda given: value_store.unpack(value_store.guarded(given)),
+        lambda given: value_store.unpack(value_store.add_checksum(given)),
     ):
         with contextlib.suppress(AgentMemoryError, value_store.DamagedValue):
             read(data)
@@ -141,19 +141,19 @@ def _asked(data: bytes) -> None:
     """What a caller names or filters by."""
     text = text_of(data)
     with contextlib.suppress(AgentMemoryError):
-        namespaces.path_of(namespaces.namespace_named(text))
+        namespaces.path_of(namespaces.parse_namespace(text))
     with contextlib.suppress(AgentMemoryError):
-        namespaces.id_of(text, "conversation")
+        namespaces.check_id(text, "conversation")
     with contextlib.suppress(AgentMemoryError):
-        namespaces.scopes_given(text.split("/"), bare_threads=False, on_thread_delete="keep")
+        namespaces.parse_scopes(text.split("/"), bare_threads=False, on_thread_delete="keep")
     if is_postgres(text):
         with contextlib.suppress(AgentMemoryError):
             postgres.address_of(text)
     with contextlib.suppress(ValueError, RecursionError):
-        wanted = item_search.checked(json.loads(text), USUAL_LIMITS)
+        wanted = item_search.check_filter(json.loads(text), DEFAULT_LIMITS)
         if wanted is not None:
-            item_search.needle(wanted)
-            item_search.fits({"a": {"b": 1}, "text": "x"}, wanted)
+            item_search.required_text(wanted)
+            item_search.matches_filter({"a": {"b": 1}, "text": "x"}, wanted)
 
 
 def _files(folder: Path) -> Callable[[bytes], None]:
@@ -262,7 +262,7 @@ def _database(folder: Path) -> Target:
         table, column, row = found[int.from_bytes(data[:2], "big") % len(found)]
         value = data[3:] if column in _BYTES else text_of(data[3:]).replace("\ud800", "")
         if column in ("recipe", "head", "metadata") and isinstance(value, bytes):
-            value = value_store.guarded(value)
+            value = value_store.add_checksum(value)
         checksum = zlib.crc32(value if isinstance(value, bytes) else b"")
         with (
             contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection,

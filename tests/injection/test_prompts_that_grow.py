@@ -10,7 +10,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.clock import from_micros
 from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.compaction import CompactionState, ManagedMemoryConfig
 from langchain_agentmem.conversations import prompt_notes
@@ -107,7 +107,7 @@ class TestAThread:
         asked = HumanMessage("Have I ever met Kelly?", id="q0")
         before = inject.invoke([asked], at())
         assert "perhaps replaced later] I have never met Kelly." in texts(before)
-        assert f"- [record, {moment(memory.database.now()):%Y-%m-%d}] Kelly was to be met." in texts(before)
+        assert f"- [record, {from_micros(memory.database.now()):%Y-%m-%d}] Kelly was to be met." in texts(before)
         history = [asked, AIMessage("You did.", id="a0"), HumanMessage("Where is the kettle?", id="q1")]
         assert inject.invoke(history, at())[: len(before)] == before
 
@@ -121,7 +121,7 @@ class TestAThread:
             for inject, name in zip(injections, ("Ada", "Bob"), strict=True):
                 [core] = [each for each in inject.invoke(said(0), at()) if is_injected(each, "core")]
                 assert f"**name**: {name}" in core.text
-        assert {each.reader for each in memory.conversation("t").shown()} == {"users/Ada/main", "users/Bob/main"}
+        assert {each.reader for each in memory.conversation("t").prompt_notes()} == {"users/Ada/main", "users/Bob/main"}
 
     def test_another_question_with_the_id_of_one_brings_its_own(self, memory, layers):
         inject = memory.inject("user-42")
@@ -206,7 +206,7 @@ class TestWhatIsGone:
         inject = memory.inject("user-42", limit=1)
         for number in range(3):
             whole = inject.invoke(said(number), at())
-        monkeypatch.setattr(prompt_notes, "KEPT_TOKENS", 20)
+        monkeypatch.setattr(prompt_notes, "MAX_RESTART_TOKENS", 20)
         assert inject.invoke(said(2), at()) == whole  # not before
         summary = summary_message(Summary(summary="The user asked."), id="sum-1")
         anew = inject.invoke([*said(2)[:1], summary, *said(2)[1:]], at())
@@ -222,8 +222,8 @@ class TestWhatIsGone:
             memory.conversation(thread, namespace=("ada",)).add_messages(said(0))
             memory.inject("user-42", namespace=("ada",)).invoke(said(0), run)
         memory.erase(**{"namespace": ("ada",), **gone})
-        assert memory.conversation("t", namespace=("ada",)).shown() == []
-        left = memory.conversation("other", namespace=("ada",)).shown()
+        assert memory.conversation("t", namespace=("ada",)).prompt_notes() == []
+        left = memory.conversation("other", namespace=("ada",)).prompt_notes()
         assert [each.part for each in left] == (
             [] if "namespace" in gone else ["archival"]
         )  # its core may be what t said
@@ -234,9 +234,9 @@ class TestWhatIsGone:
         inject = memory.inject("main", namespace=("ada",))
         inject.invoke(said(0), at())
         memory.erase(namespace=("bob",), thread_id=thread)
-        assert len(memory.conversation("t").shown()) == 1
+        assert len(memory.conversation("t").prompt_notes()) == 1
         memory.erase(namespace=("ada",), thread_id=thread)
-        assert memory.conversation("t").shown() == []
+        assert memory.conversation("t").prompt_notes() == []
 
     @pytest.mark.parametrize("write", SWEEPING)
     def test_and_they_are_swept(self, memory, layers, raw, clock, write):
@@ -245,7 +245,7 @@ class TestWhatIsGone:
 
         memory.inject("user-42").invoke(said(0), at())
         clock.pass_time(days=30, minutes=1)
-        assert memory.conversation("t").shown() == []  # after thirty days nobody is told of them,
+        assert memory.conversation("t").prompt_notes() == []  # after thirty days nobody is told of them,
         assert keys() == {"q0"}  # and they are swept
         memory.admin.prune(keep_checkpoints=1, dry_run=True)
         assert keys() == {"q0"}
@@ -258,7 +258,7 @@ class TestWhy:
         inject = memory.inject("user-42")
         inject.invoke(said(0), at())
         inject.invoke(said(1), at())
-        notes = memory.conversation("t").shown()
+        notes = memory.conversation("t").prompt_notes()
         told = [("q0", "archival"), ("q0", "start"), ("q1", "archival")]
         assert [(each.message_id, each.part) for each in notes] == told
         [found] = notes[0].items
@@ -266,11 +266,11 @@ class TestWhy:
         assert layers.archival.get(found.id).content == "Ada planted a quince as her fruit tree."
         assert found.score > 0
         assert "fruit" in found.signals
-        assert notes[0].created_at <= moment(memory.database.now())
-        assert memory.conversation("t").shown("q1") == memory.conversation("t").shown(["q1"]) == notes[2:]
-        assert memory.conversation("t").shown([]) == []
+        assert notes[0].created_at <= from_micros(memory.database.now())
+        assert memory.conversation("t").prompt_notes("q1") == memory.conversation("t").prompt_notes(["q1"]) == notes[2:]
+        assert memory.conversation("t").prompt_notes([]) == []
         assert "quince" not in repr(notes)  # a note does not have the text again
-        assert await memory.conversation("t").ashown() == notes
+        assert await memory.conversation("t").aprompt_notes() == notes
 
 
 @contextmanager
@@ -300,10 +300,10 @@ class TestWhileAnotherWrites:
         inject = memory.inject("user-42")
         free = [inject.invoke(said(number), at("free")) for number in range(2)]
         with held(url), monkeypatch.context() as hurried:
-            hurried.setattr(prompt_notes, "PATIENCE", 0.1)
+            hurried.setattr(prompt_notes, "WRITE_TIMEOUT", 0.1)
             assert await asyncio.wait_for(asyncio.to_thread(inject.invoke, said(0), at()), LIMIT) == free[0]
             assert await asyncio.wait_for(inject.ainvoke(said(0), at()), LIMIT) == free[0]
-            assert memory.conversation("t").shown() == []
+            assert memory.conversation("t").prompt_notes() == []
         assert [inject.invoke(said(number), at()) for number in range(2)] == free
 
 
@@ -316,9 +316,9 @@ class TestOnTheSide:
             raise StorageError("no room")
 
         failing = type("Failing", (), {"__getattr__": broken})()
-        for name, broke in (("_keep", broken), ("shown", broken), ("query", failing)):
+        for name, broke in (("_write_notes", broken), ("read_notes", broken), ("query", failing)):
             monkeypatch.setattr(prompt_notes, name, broke)
-            prompt_notes._failures._known.clear()
+            prompt_notes._failures._reported.clear()
             assert texts(inject.invoke(said(0), at())) == texts(expected)
             memory.compaction(None, SMALL).invoke([HumanMessage(f"{n} " * 150, id=f"n{n}") for n in range(9)], at())
             assert "logged once" in caplog.text
@@ -328,11 +328,12 @@ class TestOnTheSide:
     def test_compaction_counts_what_stands_in_prompts(self, memory, layers, overhead):
         conversation = ThreadKey("", "t")
         memory.inject("user-42").invoke(said(2), at())
-        tokens = prompt_notes.counting(memory.database, conversation, ["q0", "q1", "q2"])
+        tokens = prompt_notes.count_tokens(memory.database, conversation, ["q0", "q1", "q2"])
         assert tokens > 10
         compactor = memory.compaction(None, SMALL)._compactor
         history = [HumanMessage("x " * (250 if overhead else 500), id="q2"), AIMessage("y", id="a")]
         beside, alone = (
-            compactor.viewing(history, at, overhead=overhead).tokens for at in (conversation, ThreadKey("", "other"))
+            compactor.compact_history(history, at, overhead=overhead).tokens
+            for at in (conversation, ThreadKey("", "other"))
         )
         assert beside - alone >= tokens - 1

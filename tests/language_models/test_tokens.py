@@ -123,7 +123,7 @@ def write(path, monkeypatch):
     data = b"".join(base64.b64encode(word) + b" %d\n" % rank for rank, word in enumerate(words))
     digest = hashlib.sha256(data).hexdigest()
     load = openai_public.load_tiktoken_bpe
-    monkeypatch.setattr(tokens, "_DIGEST", digest)
+    monkeypatch.setattr(tokens, "_VOCABULARY_DIGEST", digest)
     monkeypatch.setattr(openai_public, "load_tiktoken_bpe", lambda url, expected_hash: load(url, digest))
     path.write_bytes(data)
 
@@ -161,7 +161,7 @@ class TestEstimate:
 
     def test_pieces_that_are_remembered_are_bounded(self):
         estimate_tokens(" ".join(f"w{'abcdefghij'[i % 10]}{chr(97 + i // 10 % 26)}{i:x}" for i in range(80_000)))
-        assert len(token_estimate._COSTS) <= token_estimate._KEPT_PIECES
+        assert len(token_estimate._COSTS) <= token_estimate._CACHE_SIZE
 
 
 class TestMessages:
@@ -305,7 +305,7 @@ class TestContext:
                 assert counter.count_message(message) == sum(map(count, texts)) + 3
 
     def test_what_is_remembered_is_bounded(self, monkeypatch):
-        monkeypatch.setattr(tokens, "COUNTS_KEPT", 3)
+        monkeypatch.setattr(tokens, "CACHE_SIZE", 3)
         asked: list[str] = []
         counter = TokenCounter(remembering(asked))
         for text in ["a", "b", "c", "a", "d", "a", "b"]:
@@ -314,7 +314,7 @@ class TestContext:
         assert len(counter._counts) == 3
 
     def test_threads_agree(self, monkeypatch):
-        monkeypatch.setattr(tokens, "COUNTS_KEPT", 50)
+        monkeypatch.setattr(tokens, "CACHE_SIZE", 50)
         counter, messages = TokenCounter("estimate"), [HumanMessage(f"message number {i} of many") for i in range(200)]
         with ThreadPoolExecutor(8) as pool:
             found = list(pool.map(lambda _: counter.count(messages), range(40)))

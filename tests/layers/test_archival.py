@@ -5,8 +5,8 @@ import pytest
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import written_by
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.memory_layers import record
-from langchain_agentmem.rewinding.branches import changed
+from langchain_agentmem.layers.memory_layers import record_draft
+from langchain_agentmem.rewinding.branches import apply_change
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -89,9 +89,9 @@ class TestSaidAgain:
 
     def test_what_ends_by_itself_stays_when_it_is_written(self, layers, memory, clock):
         now = memory.database.now()
-        ending = record("r", "Ada likes tea.", (), now)._replace(expires_at=now + 1_000_000_000)
+        ending = record_draft("r", "Ada likes tea.", (), now)._replace(expires_at=now + 1_000_000_000)
         memory.database.engine.write(
-            lambda tx: changed(tx, layers._ground.point, lambda tx, change: change.drafts.append(ending), now)
+            lambda tx: apply_change(tx, layers._context.point, lambda tx, change: change.drafts.append(ending), now)
         )
         assert layers.archival.write("Ada likes tea.") == "r"
         clock.pass_time(minutes=30)

@@ -10,7 +10,7 @@ from langgraph.errors import GraphInterrupt
 
 from langchain_agentmem.base.events import CompressionFellShort
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.layers.compression import Compressor, truncated
+from langchain_agentmem.layers.compression import Compressor, truncate
 from langchain_agentmem.storage.database import Database
 from tests.support.models import ScriptedModel
 
@@ -120,18 +120,18 @@ class TestA14:
 
     def test_the_limit_holds_however_small(self):
         for max_chars, kept in enumerate(("", "T", "T…", "Th…", "The…", "The…")):
-            assert truncated(TEXT, max_chars) == Compressor().compress(TEXT, max_chars) == kept
+            assert truncate(TEXT, max_chars) == Compressor().compress(TEXT, max_chars) == kept
 
     @given(st.text(max_size=80), st.integers(0, 90))
     def test_the_limit_holds_for_any_text(self, text, max_chars):
-        cut = truncated(text, max_chars)
+        cut = truncate(text, max_chars)
         assert len(cut) <= max_chars
         assert cut == text if len(text) <= max_chars else text.startswith(cut.removesuffix("…"))
 
 
 class TestCutting:
     def test_is_done_at_a_word_where_one_is_near(self):
-        assert truncated("alpha beta gamma", 13) == truncated("alpha beta gamma", 11) == "alpha beta…"
+        assert truncate("alpha beta gamma", 13) == truncate("alpha beta gamma", 11) == "alpha beta…"
 
     def test_never_ends_within_a_character(self):
         flags, family = "\U0001f44d\U0001f3fd", "\U0001f468\u200d\U0001f469\u200d\U0001f467"
@@ -139,12 +139,12 @@ class TestCutting:
             for before in ("", "x", character, character * 2):
                 text = before + character + "z" * 20
                 for max_chars in range(len(text)):
-                    cut = truncated(text, max_chars).removesuffix("…")
+                    cut = truncate(text, max_chars).removesuffix("…")
                     part = (len(cut) - (before == "x")) % len(character)
                     assert not (cut and len(cut) < len(before + character) and part), (max_chars, cut)
 
     def test_ends_where_a_megabyte_of_marks_begins(self):
-        assert truncated("a" + "\u0301" * 1_000_000, 500_000) == "…"
+        assert truncate("a" + "\u0301" * 1_000_000, 500_000) == "…"
 
 
 class TestA17:
@@ -181,18 +181,18 @@ class TestA17:
         assert compressor.compress(texts[2], 20) == "2"
         assert [compressor.compress(text, 20) for text in texts[1:]] == ["1", "2"]
         assert compressor.compress(texts[0], 20) == "3"
-        assert len(compressor._answers.kept) == 2
+        assert len(compressor._cache.answers) == 2
 
     def test_what_is_erased_while_a_model_thinks_is_not_remembered_after(self):
         compressor = Compressor()
 
         def model(messages):
-            compressor._answers.forget()
+            compressor._cache.forget()
             return "an answer"
 
         compressor.model = model
         assert compressor.compress(TEXT, 20) == "an answer"
-        assert not compressor._answers.kept
+        assert not compressor._cache.answers
 
 
 def test_arguments_that_cannot_work_are_refused():

@@ -10,7 +10,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import CompressionFellShort
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.memory_layers import AUTOMATIC, CONSOLIDATED, digest, said_by
+from langchain_agentmem.layers.memory_layers import AUTOMATIC, CONSOLIDATED, digest_events, events_text
 from langchain_agentmem.rewinding.memory_rows import MemoryVersion
 from langchain_agentmem.storage import background
 from tests.layers.made import contents
@@ -23,9 +23,9 @@ BEGUN = []
 
 @pytest.fixture(autouse=True, scope="module")
 def _begun():
-    submit = background._working.submit
+    submit = background._workers.submit
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(background._working, "submit", lambda function: BEGUN.append(submit(function)))
+        patch.setattr(background._workers, "submit", lambda function: BEGUN.append(submit(function)))
         yield
 
 
@@ -158,20 +158,20 @@ def kept(text):
 @given(events=st.lists(st.text().map(kept), min_size=1, max_size=30), limit=st.integers(0, 400))
 @settings(deadline=None)
 def test_a_digest_is_never_longer_than_it_may_be(events, limit):
-    text, whole = digest(events, limit), said_by(events)
+    text, whole = digest_events(events, limit), events_text(events)
     assert len(text) <= limit
     if len(whole) <= limit:
         assert text == whole
 
 
 def test_a_digest_of_events_whose_beginnings_fit_has_all_of_them():
-    lines = digest([kept(f"{number} {'word ' * 40}") for number in range(20)], 3_000).splitlines()
+    lines = digest_events([kept(f"{number} {'word ' * 40}") for number in range(20)], 3_000).splitlines()
     assert [line.split()[3] for line in lines[1:]] == [str(number) for number in range(20)]
 
 
 def test_a_digest_of_too_many_events_has_the_first_and_the_latest():
     events = [kept(f"{number} happened") for number in range(150)]
-    lines = digest(events, 3_000).splitlines()
+    lines = digest_events(events, 3_000).splitlines()
     assert lines[1].endswith(" 0 happened")
     assert lines[-1].endswith(" 149 happened")
     [gap] = [line for line in lines if line.endswith(" more")]

@@ -4,7 +4,7 @@ import pytest
 
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.tokens import Budget, TokenCounter
-from langchain_agentmem.layers.prompt_context import PromptMaterial, PromptPassage, composed
+from langchain_agentmem.layers.prompt_context import PromptMaterial, PromptPassage, compose
 
 from .made import START, entry, event, record
 
@@ -12,7 +12,7 @@ COUNTER = TokenCounter("estimate")
 
 
 def text_of(material, budget=None, shorten=None, **more):
-    return composed(material, budget, shorten, counter=COUNTER, **more).text
+    return compose(material, budget, shorten, counter=COUNTER, **more).text
 
 
 class TestTheForm:
@@ -86,16 +86,16 @@ class TestBudgets:
         for core, most, left in (
             (self.CORE, 100, ["high", "middle"]), (equal, 100, ["a", "c"]), (digest, 70, ["resource_digest"])
         ):  # fmt: skip
-            assert [each.key for each in composed(PromptMaterial(core), Budget(core=most)).core] == left
+            assert [each.key for each in compose(PromptMaterial(core), Budget(core=most)).core] == left
 
     def test_the_oldest_events_leave_first(self):
         events = [event(number, "x" * 30) for number in range(5)]
         assert text_of(PromptMaterial(events=events), Budget(recall=100)).count("\n- ") == 2
-        assert composed(PromptMaterial(events=events), Budget(recall=100)).events == events[-2:]
+        assert compose(PromptMaterial(events=events), Budget(recall=100)).events == events[-2:]
 
     def test_the_worst_records_leave_first(self):
         records = [record(number, f"{number}" * 30) for number in range(5)]
-        assert composed(PromptMaterial(records=records), Budget(archival=100)).records == records[:2]
+        assert compose(PromptMaterial(records=records), Budget(archival=100)).records == records[:2]
 
     @pytest.mark.parametrize("unit", ["characters", "tokens"])
     def test_neither_a_total_nor_a_sections_own_is_ever_exceeded(self, unit):
@@ -111,7 +111,7 @@ class TestBudgets:
             if total >= 60:
                 assert text.startswith("## Core Memory\n**key-")
         most = {"core": 150, "recall": 90, "archival": 200}
-        sections = composed(material, Budget(**most, unit=unit), counter=COUNTER).sections
+        sections = compose(material, Budget(**most, unit=unit), counter=COUNTER).sections
         assert list(sections) == list(most)
         assert all(count(text) <= most[name] for name, text in sections.items())
 

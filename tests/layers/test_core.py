@@ -114,7 +114,7 @@ class TestTheBudget:
         assert layers.core.get() == {"b": "22"}
 
     def test_what_cannot_be_archived_is_not_deleted(self, memory, monkeypatch):
-        layers, places = small(memory, chars=20), "langchain_agentmem.rewinding.memory_rows.search_index.places"
+        layers, places = small(memory, chars=20), "langchain_agentmem.rewinding.memory_rows.search_index.reserve_places"
         layers.core.set("old", "x" * 12)
         with monkeypatch.context() as patch:
             patch.setattr(places, Mock(side_effect=RuntimeError))

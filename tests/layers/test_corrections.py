@@ -74,7 +74,7 @@ class Thing:
 
     @property
     def present(self):
-        return self.do.present(self.kind, self.key, **self.at)
+        return self.do.current(self.kind, self.key, **self.at)
 
     @property
     def history(self):
@@ -130,7 +130,7 @@ class TestEveryKind:
         assert thing.present.value == before.value
 
     def test_is_not_written_if_the_correction_cannot_be_stored(self, thing, monkeypatch):
-        monkeypatch.setattr(query, "sign_memory", query.prompt_notes)  # which wants other parameters
+        monkeypatch.setattr(query, "set_correction", query.prompt_notes)  # which wants other parameters
         with pytest.raises(Exception, match=r"."):
             thing.correct("coffee")
         assert thing.present.value[SHOWN[thing.kind]] == "tea"
@@ -138,7 +138,7 @@ class TestEveryKind:
 
 class TestCoreMemory:
     def test_gets_a_new_value_that_is_gone_once_that_is_undone(self, memory):
-        seen = memory.corrections.present("core", "city", namespace=ADA)
+        seen = memory.corrections.current("core", "city", namespace=ADA)
         made = memory.corrections.core("city", "Porto", by=BY, namespace=ADA, expected=seen.version)
         assert (seen.value, core(memory), made.before) == (None, "Porto", None)
         with pytest.raises(Outdated):
@@ -266,7 +266,7 @@ class TestErrors:
             ):  # fmt: skip
                 with pytest.raises(InvalidInput):
                     call(wrong, by=BY, **given)
-            for call in (do.present, do.history):
+            for call in (do.current, do.history):
                 with pytest.raises(InvalidInput):
                     call("core", wrong)
         assert do.history() == []
@@ -277,7 +277,7 @@ class TestErrors:
         with pytest.raises(InvalidInput, match="There is no correction 'x'"):
             memory.corrections.undo("x", by=BY)
         with pytest.raises(InvalidInput, match="kind must be"):
-            memory.corrections.present("event", "x")
+            memory.corrections.current("event", "x")
         with pytest.raises(InvalidInput, match="or neither"):
             memory.corrections.history("core")
 

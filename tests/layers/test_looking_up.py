@@ -13,10 +13,10 @@ LOOKED_UP = {
     "current_memory": {"kind": "event"},
     "newest_memory": {"kind": "event", "label": None, "limit": 10},
     "count_memory": {"kind": "event"},
-    "named_memory": {"kind": "event", "keys": json.dumps(["id-1", "id-2"])},
-    "shown_memory": {"ids": json.dumps([1, 2, 3])},
+    "memory_of_keys": {"kind": "event", "keys": json.dumps(["id-1", "id-2"])},
+    "visible_memory": {"ids": json.dumps([1, 2, 3])},
     "expired_memory": {"limit": 20},
-    "line_from": {"own": 1},
+    "branch_lineage": {"with_bases": 1},
 }
 
 
@@ -27,12 +27,12 @@ def view(memory):
         LayeredMemory(memory, f"user {number}").write(core={"k": "v"}, recall=["event"] * 25)
     fork = LayeredMemory(memory, "user 7").fork("fork")
     fork.recall.append("k", "event")
-    return memory.database.engine.read(lambda tx: fork._ground.point.view(tx, memory.database.now()))
+    return memory.database.engine.read(lambda tx: fork._context.point.view(tx, memory.database.now()))
 
 
 def test_no_query_reads_the_whole_table(memory, raw, view):
-    branch, position = view.line[0][:2]
-    here = {**view.parameters(), "at": view.at, "branch": branch, "position": position}
+    branch, position = view.branches[0][:2]
+    here = {**view.parameters(), "at": view.time, "branch": branch, "position": position}
     for name, more in LOOKED_UP.items():
         plan = plan_of(memory, raw, name, here | more)
         if memory.database.engine.dialect == "sqlite":

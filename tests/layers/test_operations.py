@@ -5,7 +5,7 @@ import json
 import pytest
 
 from langchain_agentmem import InvalidInput
-from langchain_agentmem.language_models.tool_factory import PASSAGE, told
+from langchain_agentmem.language_models.tool_factory import MAX_TEXT_LENGTH, format_answer
 from langchain_agentmem.layers.layer_tools import OPERATIONS
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 
@@ -21,7 +21,7 @@ def layers(memory):
 
 def do(layers, name, /, **given):
     operation = BY_NAME[name]
-    return operation.do(layers, operation.arguments(**given))
+    return operation.run(layers, operation.arguments(**given))
 
 
 def test_the_operations_are_those_of_the_document():
@@ -50,7 +50,7 @@ class TestRecall:
     def test_events_are_summed_up_or_leave(self, layers):
         for number in range(25):
             layers.recall.append("note", f"Thing {number} happened.")
-        assert json.loads(told(do(layers, "mem_recall_summarize")))["summarized"]["events"] >= 5
+        assert json.loads(format_answer(do(layers, "mem_recall_summarize")))["summarized"]["events"] >= 5
         assert do(layers, "mem_recall_evict", oldest=1) == "1 event left recall memory."
         assert len(layers.recall.recent(limit=None)) == 19
 
@@ -62,10 +62,10 @@ class TestArchival:
             assert "There is no record 'x'" in do(layers, name, record_id="x", **more)
 
     def test_a_search_shows_the_beginning_of_a_long_record_and_get_all_of_it(self, layers):
-        text = "word " * PASSAGE
+        text = "word " * MAX_TEXT_LENGTH
         record_id = layers.archival.write(text)
         [found] = do(layers, "mem_archival_search", query="word")["records"]
-        assert len(found["content"]) < PASSAGE + 200
+        assert len(found["content"]) < MAX_TEXT_LENGTH + 200
         assert f"mem_archival_get shows all of {record_id}" in found["content"]
         assert do(layers, "mem_archival_get", record_id=record_id)["content"] == text
         assert len(do(layers, "mem_archival_search", query="*", limit=-1)["records"]) == 1

@@ -15,7 +15,7 @@ import yaml
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.resource_memory import below, build_resource_snapshot
+from langchain_agentmem.layers.resource_memory import build_resource_snapshot, path_below
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -201,7 +201,7 @@ class TestTheWorkspace:
 
     def test_a19_its_name_is_not_a_prefix_and_a_path_within_it_may_be_absolute(self, place):
         whole, inside = "/workspace2/a", "/workspace/a/b"
-        assert [str(below(path, "/workspace/")) for path in (whole, inside, "/workspace")] == [whole, "a/b", "."]
+        assert [str(path_below(path, "/workspace/")) for path in (whole, inside, "/workspace")] == [whole, "a/b", "."]
         manifest = place / "data" / "manifest.json"
         for path in (str(manifest), "data/manifest.json"):
             seen = item_of(place, path=path)
@@ -338,7 +338,7 @@ class TestResourceMemory:
         file = write(place / "r.yaml", f"items: [{{path: notes.md, notes: 'key {SECRET}', name: 'a {SECRET}'}}]")
         layers.resources.load(file)
         layers.resources.track_usage("a", "read", f"with {SECRET}")
-        told = layers.resources.items(), layers.resources.used(), layers.core.get(), layers.archival.all()
+        told = layers.resources.items(), layers.resources.uses(), layers.core.get(), layers.archival.all()
         assert SECRET not in str(told)
 
     def test_notes_a19_every_context_of_a_repeated_use(self, layers):
@@ -348,4 +348,4 @@ class TestResourceMemory:
         contexts = [*(f"context {number}" for number in range(12)), None]
         for context in contexts:
             layers.resources.track_usage("a", "reference", context)
-        assert [each["context"] for each in layers.resources.used()] == contexts
+        assert [each["context"] for each in layers.resources.uses()] == contexts

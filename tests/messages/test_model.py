@@ -177,7 +177,7 @@ class TestValues:
 
 class TestRetention:
     def test_a_senseless_limit_is_refused(self):
-        assert Retention().off
+        assert Retention().is_off
         counts, ages = (0, -1, True, 1.5), (timedelta(0), timedelta(-1), 5)
         for limit in (*({"keep_last": each} for each in counts), *({"max_age": each} for each in ages)):
             with pytest.raises(InvalidInput):

@@ -48,7 +48,7 @@ SABOTAGES = (
     ),
     Sabotage(
         "1: conversations keep fifty messages without a setting",
-        "conversations/persistence.py",
+        "conversations/log_memory.py",
         "now, retention = self._now(), self._retention",
         "now, retention = self._now(), self._retention or Retention(max_messages=50)",
         "conversations",

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from langchain_agentmem import Post, Round
-from langchain_agentmem.base.concurrency import in_worker
+from langchain_agentmem.base.concurrency import run_in_worker
 from langchain_agentmem.conversations.log_entries import post_entry, round_entry
 from langchain_agentmem.messages.role_rounds import Retention
 
@@ -52,8 +52,8 @@ class Rounds(Real):
         """Both at once: a task that calls others sees what they have written so far."""
         session, begun, now = self.memory.session(config), Round.create(name), self.memory.database.now()
         entries = [round_entry(begun, now), post_entry(Post.create(name, "a", "b"), begun.id, now)]
-        add = partial(session._run, "add", session._append(entries), write=True)
-        return in_worker(add, writes=True) if a else add()
+        add = partial(session._run, "add", session._append_operation(entries), write=True)
+        return run_in_worker(add, writes=True) if a else add()
 
     def looking(self, config, a):
         return getattr(self.memory.session(config), f"{a}to_conversation")()

@@ -113,7 +113,7 @@ class Scope(World):
 
     def do(self, number: int, action: dict[str, Any]) -> list[str]:
         threads = super().do(number, action)
-        if problems := self.adapter.memory.database.engine.read(memory_rows.problems):
+        if problems := self.adapter.memory.database.engine.read(memory_rows.find_problems):
             self.differences.append(f"{self.where}: verify says {problems}")
         return threads
 

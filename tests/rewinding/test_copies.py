@@ -8,15 +8,15 @@ import pytest
 from langgraph.checkpoint.base.id import uuid6
 
 from langchain_agentmem import AgentMemory, Retention
-from langchain_agentmem.base.clock import micros
-from langchain_agentmem.rewinding.sealing import time_of
+from langchain_agentmem.base.clock import to_micros
+from langchain_agentmem.rewinding.sealing import checkpoint_time
 from langchain_agentmem.search import memory_search
 from tests.support.graphs import at, line
 
 from .minds import EMPTY, State
 
 pytestmark = pytest.mark.sqlite_suffices
-TABLES = "memory memory_group seal finished_task finished_group place branch_base base_group content"
+TABLES = "memory memory_group sealed_group finished_task finished_group checkpoint_position branch_base base_group"
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ class TestCopiedThreads:
             runs.update_state(begun(runs, "copy"), None, as_node="__end__")
             memory.checkpointer.prune(["copy"])
         memory.checkpointer.delete_thread("copy")
-        for table in TABLES.split():
+        for table in [*TABLES.split(), "content"]:
             assert raw(memory, f"select * from {table}") == [], table
 
 
@@ -190,9 +190,9 @@ def test_a_thread_that_keeps_one_checkpoint_keeps_its_memory_and_no_versions_tha
 
 def test_the_id_of_a_checkpoint_holds_its_time_to_the_microsecond_unless_somebody_else_made_it():
     """By the example of RFC 9562, and one a microsecond later."""
-    made = micros(datetime(2022, 2, 22, 19, 22, 22, tzinfo=UTC))
-    assert time_of("1ec9414c-232a-6b00-b3c8-9f6bdeced846") == made
-    assert time_of("1ec9414c-232a-6b0a-b3c8-9f6bdeced846") == made + 1
-    assert time_of(str(uuid6())) > made
+    made = to_micros(datetime(2022, 2, 22, 19, 22, 22, tzinfo=UTC))
+    assert checkpoint_time("1ec9414c-232a-6b00-b3c8-9f6bdeced846") == made
+    assert checkpoint_time("1ec9414c-232a-6b0a-b3c8-9f6bdeced846") == made + 1
+    assert checkpoint_time(str(uuid6())) > made
     for other in ("5b2c1b0e-8f0e-4e63-9d5c-0c2a8a1f6f11", "c8a2f6d2-c74c-11f0-9b3e-0242ac120002", "a checkpoint", ""):
-        assert time_of(other) == 0, other
+        assert checkpoint_time(other) == 0, other

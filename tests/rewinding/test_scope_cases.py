@@ -12,7 +12,7 @@ from langgraph.types import Command, interrupt
 
 from langchain_agentmem import AgentMemory, Retention
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.storage.queries import load
+from langchain_agentmem.storage.queries import load_queries
 from tests.support import graphs as support
 
 TEMPLATE, ADA = ("users", "{user_id}"), ("users", "ada")
@@ -165,10 +165,12 @@ def test_what_main_has_changed_goes_with_the_last_checkpoint_that_showed_it(url,
 
 
 @pytest.mark.sqlite_suffices
-@pytest.mark.parametrize("name", ["releasable", "superseded_memory"])
+@pytest.mark.parametrize("name", ["releasable_memory", "superseded_memory"])
 def test_the_checkpoints_that_show_what_main_said_are_found_by_an_index(threads, raw, name):
-    plan = raw(threads.memory, f"explain query plan {load('sqlite')[name]}", ids="[1]", past=1, scope=1, limit=1)
-    assert any("checkpoint_seen (namespace_id=? AND <expr>>? AND <expr><?)" in row["detail"] for row in plan)
+    plan = raw(
+        threads.memory, f"explain query plan {load_queries('sqlite')[name]}", ids="[1]", checkpoints=1, scope=1, limit=1
+    )
+    assert any("checkpoint_view_stamp (namespace_id=? AND <expr>>? AND <expr><?)" in row["detail"] for row in plan)
 
 
 def versions(memory, raw):

@@ -44,7 +44,7 @@ def found(memory, query, **options):
 
 def waiting(memory):
     """How many documents have no vector yet."""
-    return len(memory.database.engine.read(lambda tx: vectors.waiting(tx, 1_000_000)))
+    return len(memory.database.engine.read(lambda tx: vectors.load_pending(tx, 1_000_000)))
 
 
 def held_up(embeddings):

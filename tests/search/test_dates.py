@@ -6,15 +6,15 @@ from datetime import UTC, date, datetime, timedelta
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from langchain_agentmem.base.clock import micros
-from langchain_agentmem.search.dates import LONGEST, spans
+from langchain_agentmem.base.clock import to_micros
+from langchain_agentmem.search.dates import MAX_CHARS, find_times
 
 
 def words(text):
     return text.split()
 
 
-NOW = micros(datetime(2024, 6, 19, 15, 30, tzinfo=UTC))  # a Wednesday
+NOW = to_micros(datetime(2024, 6, 19, 15, 30, tzinfo=UTC))  # a Wednesday
 ENGLISH = words("January February March April May June July August September October November December")
 ELSEWHERE = {
     "{d}. {m} {y}": "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
@@ -27,15 +27,15 @@ ELSEWHERE = {
 
 
 def at(text):
-    return micros(datetime.fromisoformat(text).replace(tzinfo=UTC))
+    return to_micros(datetime.fromisoformat(text).replace(tzinfo=UTC))
 
 
 def found(text, now=NOW):
-    return [(span.start, span.end, span.words) for span in spans(text, now)]
+    return [(span.start, span.end, span.words) for span in find_times(text, now)]
 
 
 def period(text, now=NOW):
-    [span] = spans(text, now)
+    [span] = find_times(text, now)
     return span.start, span.end
 
 
@@ -88,7 +88,7 @@ class TestWrittenDates:
             "2023-13", "13/13", "0001-01-01", "9999-12-31", "9" * 900 + "-05-08", "8 May " + "9" * 900, "8 May 1899",
             "2201", "31 June", "13/13/2023", "2023年13月1日", "32 May", "00.05.2023", "27-31 February 2023",
         ]:  # fmt: skip
-            assert not spans(text, NOW), text
+            assert not find_times(text, NOW), text
 
     def test_with_slashes_the_month_comes_first_if_it_can(self):
         assert period("5/8/2023")[0] == at("2023-05-08")
@@ -141,14 +141,18 @@ class TestFromToday:
 
     def test_no_time_ends_after_the_year_2200(self):
         assert period("this year", at("2200-06-01")) == (at("2200-01-01"), at("2201-01-01"))
-        assert not spans("next year", at("2200-06-01"))
-        assert not spans("today", at("2201-01-01"))
+        assert not find_times("next year", at("2200-06-01"))
+        assert not find_times("today", at("2201-01-01"))
 
 
 class TestAroundADate:
     def test_times_come_in_the_order_of_the_text_with_their_words(self):
         text = "Was it yesterday, last Friday or between 3 May and 9 May 2023?"
-        assert [span.words for span in spans(text, NOW)] == ["yesterday", "last Friday", "between 3 May and 9 May 2023"]
+        assert [span.words for span in find_times(text, NOW)] == [
+            "yesterday",
+            "last Friday",
+            "between 3 May and 9 May 2023",
+        ]
 
 
 class TestOtherLanguages:
@@ -168,13 +172,13 @@ class TestOtherLanguages:
             "3月, 5月8日, 2022年": "2024-03-01 2024-05-08 2022-01-01",
             "\uff12\uff10\uff12\uff13年\uff15月\uff18日": "2023-05-08",
         }.items():  # fmt: skip
-            assert [span.start for span in spans(text, NOW)] == [at(day) for day in starts.split()], text
+            assert [span.start for span in find_times(text, NOW)] == [at(day) for day in starts.split()], text
 
     def test_may_and_march_in_lower_case_are_known_in_company(self):
         for text in ("8th of may", "may 8th", "on 8 may", "on may 8", "8th of may this year"):
-            [found] = spans(text, NOW)
+            [found] = find_times(text, NOW)
             assert found == (at("2024-05-08"), at("2024-05-09"), text.removeprefix("on "))
-        assert spans("8 may come", NOW) == spans("they may 8 times", NOW) == []
+        assert find_times("8 may come", NOW) == find_times("they may 8 times", NOW) == []
 
 
 class TestWhatIsNoDate:
@@ -191,7 +195,7 @@ class TestWhatIsNoDate:
             "😀", "", " ", "\0", "\ud800", "2023kg", "x2023", "recently", "lately", "9999 years ago",
             "the last day of school", "day by day", "years",
         ]:  # fmt: skip
-            assert not spans(text, NOW), text
+            assert not find_times(text, NOW), text
 
     @given(
         st.lists(st.sampled_from(["yesterday", "in May 2023", "on 3 May", "last week", "2023-05-01"]) | st.text()),
@@ -199,7 +203,7 @@ class TestWhatIsNoDate:
     )
     def test_no_text_and_no_time_raises(self, words, now):
         text = " ".join(words)
-        for span in spans(text, now):
+        for span in find_times(text, now):
             assert span.start < span.end
             assert span.words in unicodedata.normalize("NFKC", text)
 
@@ -208,9 +212,9 @@ class TestWhatIsNoDate:
             "a 1 ", "may 1 of the ", "1,1.1:1/1-1", "last ", "between 3 ", " ", "e\u0301", "- ", "1", "年", "of the ",
             "3 - ", "from May to ", "2023-05-08T", "the week before ", "\ufdfa",
         ]:  # fmt: skip
-            assert spans(part * 100_000, NOW) == spans(part * 10_000, NOW), part
+            assert find_times(part * 100_000, NOW) == find_times(part * 10_000, NOW), part
 
     def test_only_the_beginning_of_a_long_text_is_read(self):
-        assert len(spans("8 May 2023, " * 10_000, NOW)) <= LONGEST // len("8 May 2023, ")
-        assert not spans("x" * 100_000 + " 8 May 2023", NOW)
-        assert not spans("x" * (LONGEST - 5) + " 20230", NOW), "a number is not cut into a year"
+        assert len(find_times("8 May 2023, " * 10_000, NOW)) <= MAX_CHARS // len("8 May 2023, ")
+        assert not find_times("x" * 100_000 + " 8 May 2023", NOW)
+        assert not find_times("x" * (MAX_CHARS - 5) + " 20230", NOW), "a number is not cut into a year"

@@ -14,7 +14,7 @@ def texts(memory, query):
 def test_edits_and_removals_reach_documents_that_wait_for_the_index_and_those_that_do_not(memory, raw):
     chat = memory.conversation("c")
     early = [chat.add(role="user", content=f"early {n}") for n in range(4)]
-    memory.database.engine.write(search_index.absorb)
+    memory.database.engine.write(search_index.index_waiting)
     late = [chat.add(role="user", content=f"late {n}") for n in range(4)]
     for number, ids in enumerate((early, late)):
         chat.update(ids[0], content=f"edited once {number}")
@@ -29,11 +29,11 @@ def test_edits_and_removals_reach_documents_that_wait_for_the_index_and_those_th
         for word in ("early", "late", "gone"):
             assert texts(memory, word) == []
         assert memory.admin.verify().problems == ()
-        memory.database.engine.write(search_index.absorb)
+        memory.database.engine.write(search_index.index_waiting)
     for message in chat.messages:
         chat.update(message.id, content="")
     assert texts(memory, "edited") == []
-    memory.database.engine.write(search_index.absorb)
+    memory.database.engine.write(search_index.index_waiting)
     if memory.database.engine.dialect == "sqlite":
         raw(memory, "create virtual table temp.words using fts5vocab (main, search_index, row)")
         assert raw(memory, "select term from temp.words") == []
@@ -45,9 +45,9 @@ def test_a_database_indexed_by_another_version_is_indexed_anew(url, monkeypatch)
         chat.add_messages([HumanMessage(f"word{n}") for n in range(100)])
         chat.update(chat.messages[3].id, content="changed")
         memory.session("c").create_round("query")
-    real = analysis._split
+    real = analysis._split_text
     monkeypatch.setattr(analysis, "VERSION", analysis.VERSION + 1)
-    monkeypatch.setattr(analysis, "_split", lambda text: [term[::-1] for term in real(text)])
+    monkeypatch.setattr(analysis, "_split_text", lambda text: [term[::-1] for term in real(text)])
     with AgentMemory(url) as memory:
         assert [texts(memory, word) for word in ("word7", "changed", "query")] == [["word7"], ["changed"], ["query"]]
         chat = memory.conversation("c")
@@ -60,7 +60,7 @@ def test_what_was_called_before_arguments_were_indexed_is_found_by_them(url, mon
     calls = [{"id": f"c{n}", "name": "look", "arguments": {"city": f"Lisbon{n}"}} for n in range(3)]
     with monkeypatch.context() as before:
         before.setattr(analysis, "VERSION", analysis.VERSION - 1)
-        before.setattr(messages, "_with_arguments", lambda text, calls: text)
+        before.setattr(messages, "_add_arguments", lambda text, calls: text)
         with AgentMemory(url) as memory:
             said = [Message(role="assistant", content=f"word{n}", tool_calls=[calls[n]]) for n in range(3)]
             memory.conversation("c").add_messages(said)

@@ -8,7 +8,7 @@ import yaml
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.search import analysis
-from langchain_agentmem.search.analysis import LONGEST_TEXT, analysed, question, terms
+from langchain_agentmem.search.analysis import MAX_TEXT_CHARS, analyze_query, analyze_text, extract_terms
 
 ROOT = Path(__file__).parents[2]
 SENTENCES, SPELLINGS = (
@@ -51,12 +51,12 @@ class TestOrdinarySentences:
 
 @pytest.mark.parametrize(("text", "queries"), [(text, queries) for text, *queries in SPELLINGS["found"]])
 def test_what_people_type_finds(text, queries):
-    assert [query for query in queries if set(question(query).terms).isdisjoint(terms(text))] == []
+    assert [query for query in queries if set(analyze_query(query).terms).isdisjoint(extract_terms(text))] == []
 
 
 @pytest.mark.parametrize(("text", "query"), SPELLINGS["apart"])
 def test_what_means_something_else_is_not_taken_for_the_same(text, query):
-    assert question(query).terms == () or not set(question(query).terms) <= set(terms(text))
+    assert analyze_query(query).terms == () or not set(analyze_query(query).terms) <= set(extract_terms(text))
 
 
 class TestSpellings:
@@ -69,35 +69,37 @@ class TestSpellings:
         assert set(found.why.terms) == {"munchen"}
 
     def test_what_was_typed_in_quotation_marks_is_a_phrase_in_any_spelling(self):
-        indexed = " ".join(terms("김치를 서울에서 in München gegessen"))
+        indexed = " ".join(extract_terms("김치를 서울에서 in München gegessen"))
         for quoted in ("in München gegessen", "김치를 서울에서"):
-            [phrase] = question(f'"{quoted}"').phrases
+            [phrase] = analyze_query(f'"{quoted}"').phrases
             assert " ".join(phrase) in indexed
 
     def test_they_are_no_more_words(self):
-        assert analysed("Grüße aus München 👍👍").length == analysed("Gruesse aus Muenchen").length == 3
-        assert analysed("서울에서 김치를 먹었다").length == 3
-        assert question("München").look_up
-        assert question("김치를").look_up
+        assert analyze_text("Grüße aus München 👍👍").length == analyze_text("Gruesse aus Muenchen").length == 3
+        assert analyze_text("서울에서 김치를 먹었다").length == 3
+        assert analyze_query("München").is_lookup
+        assert analyze_query("김치를").is_lookup
 
 
 def test_korean_without_spaces_is_found_to_its_end():
-    assert "김치" in terms("가나다라마바사" * 20 + "김치를")
+    assert "김치" in extract_terms("가나다라마바사" * 20 + "김치를")
 
 
 def test_many_different_characters_do_not_fill_the_memory(monkeypatch):
     monkeypatch.setattr(analysis, "_FOLDING", analysis._FoldingTable({32: " "}))
-    monkeypatch.setattr(analysis, "_MOST_FOLDED", 10)
-    assert terms("".join(map(chr, range(0x4E00, 0x4E64)))) != []
+    monkeypatch.setattr(analysis, "_MAX_FOLDED", 10)
+    assert extract_terms("".join(map(chr, range(0x4E00, 0x4E64)))) != []
     assert len(analysis._FOLDING) == 10
 
 
 def test_folding_what_was_folded_changes_nothing():
-    for found in map(terms, map(chr, range(0xA1, 0x2FA1, 7))):
-        assert {term for one in found for term in terms(one)} == set(found)
+    for found in map(extract_terms, map(chr, range(0xA1, 0x2FA1, 7))):
+        assert {term for one in found for term in extract_terms(one)} == set(found)
 
 
 @pytest.mark.parametrize("character", ["é", "ü", "가", "ה", "ﷺ", "한 ", "😀", "ü\u200c", "\u0301"])
 def test_terms_grow_with_the_text_and_no_faster(character):
-    half, whole = (terms((character * LONGEST_TEXT)[:length]) for length in (LONGEST_TEXT // 2, LONGEST_TEXT))
-    assert sum(map(len, whole)) <= 2 * sum(map(len, half)) + 64 <= 8 * LONGEST_TEXT
+    half, whole = (
+        extract_terms((character * MAX_TEXT_CHARS)[:length]) for length in (MAX_TEXT_CHARS // 2, MAX_TEXT_CHARS)
+    )
+    assert sum(map(len, whole)) <= 2 * sum(map(len, half)) + 64 <= 8 * MAX_TEXT_CHARS

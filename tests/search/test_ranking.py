@@ -19,10 +19,10 @@ from langchain_agentmem.search.ranking import (
     VectorScores,
     Weights,
     conversation_scores,
-    near,
-    ranked,
+    neighbour_ranges,
+    rank_documents,
     rarity,
-    trust_in,
+    vector_trust,
 )
 from langchain_agentmem.search.search_index import PLACE_BITS
 
@@ -52,7 +52,9 @@ def field(postings, documents, *, related=(ONE, TWO), conversations=None, averag
 
 
 def scores(asked, where, weights=WEIGHTS, candidates=None):
-    hits = ranked(asked, where, where.documents if candidates is None else candidates, limit=1000, weights=weights)
+    hits = rank_documents(
+        asked, where, where.documents if candidates is None else candidates, limit=1000, weights=weights
+    )
     return {hit.number: hit.score for hit in hits}
 
 
@@ -64,7 +66,7 @@ def alone(**weights):
 class TestWeights:
     def test_a_weight_is_a_line_over_how_long_messages_are(self):
         for average, length in ((3, 0), (25, 0), (250, 1), (79.06, 0.5), (4000, 1.2)):
-            weight = Weights(context=(1.0, -0.5), date=0.3).where(average)
+            weight = Weights(context=(1.0, -0.5), date=0.3).at_length(average)
             assert weight["context"] == pytest.approx(1 - 0.5 * length, abs=1e-4)
             assert weight["date"] == 0.3
 
@@ -96,7 +98,7 @@ class TestTerms:
 
     def test_nothing_that_the_question_did_not_lead_to_is_found(self):
         where = field({"cat": [ONE]}, {ONE: said(), ONE + 100: said(500, 0, None, "first person", "number")})
-        assert set(scores(RankingQuery(["cat"], asks_for=["number"]), where)) == {ONE}
+        assert set(scores(RankingQuery(["cat"], answer_kinds=["number"]), where)) == {ONE}
 
 
 class TestNeighbours:
@@ -130,7 +132,7 @@ class TestNeighbours:
         where = field({"cat": [ONE, TWO]}, documents, related=(TWO,))  # what is merely stored beside it is no neighbour
         assert set(scores(RankingQuery(["cat"]), where)) == {ONE, TWO, TWO + 1}
         assert set(scores(RankingQuery(["cat"]), where, candidates=[TWO + 1])) == {TWO + 1}
-        assert near([TWO, ONE], {TWO >> PLACE_BITS}) == [(ONE, ONE + 1), (TWO, TWO + REACH + 1)]
+        assert neighbour_ranges([TWO, ONE], {TWO >> PLACE_BITS}) == [(ONE, ONE + 1), (TWO, TWO + REACH + 1)]
 
 
 class TestDates:
@@ -155,7 +157,7 @@ class TestKindsOfQuestions:
         others = {"time", "number", "proper noun"} - {feature}
         documents = {ONE: said(10, 0, None, feature), ONE + 100: said(10, 0, None, *others), ONE + 200: said()}
         where = field({"cat": list(documents)}, documents)
-        found = scores(RankingQuery(["cat"], asks_for=[asks]), where, alone(**{asks: 1.0}))
+        found = scores(RankingQuery(["cat"], answer_kinds=[asks]), where, alone(**{asks: 1.0}))
         assert found[ONE] - found[ONE + 200] == pytest.approx(2 / 3), "two of three have it not"
         assert found[ONE + 100] == found[ONE + 200]
         assert len(set(scores(RankingQuery(["cat"]), where, alone(**{asks: 1.0})).values())) == 1
@@ -164,7 +166,9 @@ class TestKindsOfQuestions:
         dated = {ONE + n: said(10, 0, None, "time", role="assistant") for n in range(0, 40, 10)}
         documents = dated | {ONE + 50: said(10, 0, None, "time", role="user"), ONE + 60: said(role="user")}
         where = field({"cat": list(documents)}, documents)
-        hits = ranked(RankingQuery(["cat"], asks_for=["time"]), where, documents, limit=10, weights=alone(time=1.0))
+        hits = rank_documents(
+            RankingQuery(["cat"], answer_kinds=["time"]), where, documents, limit=10, weights=alone(time=1.0)
+        )
         told = {hit.number: hit.signals.get("time") for hit in hits}
         assert [told[number] for number in dated] == [0.0] * 4
         assert (told[ONE + 50], told[ONE + 60]) == (0.5, 0.0)
@@ -175,7 +179,7 @@ class TestRoles:
         """What the user's message and the reply to it owe their scores to."""
         documents = {ONE + 1: said(10, 0, None, *features, role=roles[0]), ONE + 2: said(400, role=roles[1])}
         where = field({"cat": cat}, documents)
-        hits = ranked(RankingQuery(["cat"], asks_for=asks), where, documents, limit=10, weights=weights)
+        hits = rank_documents(RankingQuery(["cat"], answer_kinds=asks), where, documents, limit=10, weights=weights)
         return [hit.signals for hit in sorted(hits, key=lambda hit: hit.number)]
 
     def test_an_exchange_is_one(self):
@@ -203,7 +207,8 @@ class TestVectorsAndOptions:
         closeness = VectorScores({ONE + 100: 0.5, ONE + 200: 0.1}, {ONE + 100: 0.2, ONE + 200: 0.4})
         where = field({"cat": [ONE]}, documents, closeness=closeness, average=average)
         return {
-            hit.number: hit.signals for hit in ranked(RankingQuery(["cat"]), where, documents, limit=9, weights=weights)
+            hit.number: hit.signals
+            for hit in rank_documents(RankingQuery(["cat"]), where, documents, limit=9, weights=weights)
         }
 
     def test_closeness_leads_to_a_document_alone_and_among_its_neighbours_each_by_its_weight(self):
@@ -216,12 +221,12 @@ class TestVectorsAndOptions:
     def test_vectors_are_trusted_where_what_holds_a_word_lies_nearer_than_the_rest(self):
         holding = range(0, 100, 5)
         knowing = {number: 0.5 if number in holding else 0.2 for number in range(100)}
-        assert trust_in(knowing, holding) == 1
-        assert trust_in({number: -near for number, near in knowing.items()}, holding) == 0
-        assert 0 < trust_in({number: number % 7 / 7 for number in range(100)}, holding) < 1
+        assert vector_trust(knowing, holding) == 1
+        assert vector_trust({number: -near for number, near in knowing.items()}, holding) == 0
+        assert 0 < vector_trust({number: number % 7 / 7 for number in range(100)}, holding) < 1
         few = {1: 0.2, 2: 0.4}  # which say little, and nothing where none or all hold a word
-        assert 0.5 < trust_in(few, {1}) < 1
-        assert {trust_in(*each) for each in ((few, ()), (few, (1, 2)), ({}, ()), ({1: 0.2}, {1}))} == {1}
+        assert 0.5 < vector_trust(few, {1}) < 1
+        assert {vector_trust(*each) for each in ((few, ()), (few, (1, 2)), ({}, ()), ({1: 0.2}, {1}))} == {1}
 
 
 def a_field(luck):
@@ -240,7 +245,7 @@ def a_field(luck):
         luck.sample(kinds, luck.randrange(8)),
         [TimeSpan(100 * DAY, 130 * DAY, "then")] * luck.randrange(2),
         luck.sample([5, 6], luck.randrange(3)),
-        look_up=luck.random() < 0.2,
+        is_lookup=luck.random() < 0.2,
     )
     near = {number: (luck.random(), luck.random()) for number in documents if luck.random() < 0.3}
     alone, among = ({number: both[place] for number, both in near.items()} for place in (0, 1))
@@ -253,7 +258,7 @@ class TestReasons:
     def test_a_score_is_the_sum_of_its_reasons(self):
         for seed in range(20):
             asked, where = a_field(random.Random(seed))
-            hits = ranked(asked, where, where.documents, limit=100, weights=WEIGHTS_WITH_VECTORS)
+            hits = rank_documents(asked, where, where.documents, limit=100, weights=WEIGHTS_WITH_VECTORS)
             assert hits, seed
             for hit in hits:
                 parts = (hit.terms, hit.nearby, hit.signals)
@@ -267,19 +272,21 @@ class TestReasons:
             luck = random.Random(seed)
             asked, where = a_field(luck)
             if seed % 4:
-                asked = asked._replace(asks_for=luck.sample(["time", "number", "place", "reply"], 2))
+                asked = asked._replace(answer_kinds=luck.sample(["time", "number", "place", "reply"], 2))
             some = {name: luck.uniform(-1, 1) for name in luck.sample(sorted(Weights.model_fields), 8)}
             weights = (WEIGHTS_WITH_VECTORS if seed % 2 else WEIGHTS).replace(**some)
-            every = ranked(asked, where, where.documents, limit=100, weights=weights)
+            every = rank_documents(asked, where, where.documents, limit=100, weights=weights)
             for limit in (1, 2, 5, 10):
-                assert ranked(asked, where, where.documents, limit=limit, weights=weights) == every[:limit], seed
+                assert rank_documents(asked, where, where.documents, limit=limit, weights=weights) == every[:limit], (
+                    seed
+                )
 
     def test_a_signal_whose_weight_is_zero_is_off(self):
         weights = WEIGHTS_WITH_VECTORS
         for seed, name in itertools.product(range(5), Weights.model_fields):
             asked, where = a_field(random.Random(seed))
-            on = {hit.number: hit for hit in ranked(asked, where, where.documents, limit=100, weights=weights)}
-            for hit in ranked(asked, where, where.documents, limit=100, weights=weights.replace(**{name: 0.0})):
+            on = {hit.number: hit for hit in rank_documents(asked, where, where.documents, limit=100, weights=weights)}
+            for hit in rank_documents(asked, where, where.documents, limit=100, weights=weights.replace(**{name: 0.0})):
                 assert not hit.signals.get(name), (seed, name)
                 if name not in {"own", "context", "cover"}:
                     without = on[hit.number].score - on[hit.number].signals.get(name, 0.0)

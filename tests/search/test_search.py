@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.search.analysis import terms
+from langchain_agentmem.search.analysis import extract_terms
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -39,7 +39,7 @@ class TestQueries:
         chat = memory.conversation("c")
         message_id = chat.add(role="user", content=text)
         found = memory.search(text, limit=1000)
-        assert (message_id in {each.id for each in found}) == bool(terms(text)), terms(text)
+        assert (message_id in {each.id for each in found}) == bool(extract_terms(text)), extract_terms(text)
         chat.remove_by_id(message_id)
 
 

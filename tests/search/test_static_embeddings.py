@@ -7,7 +7,7 @@ import pytest
 from langchain_agentmem import AgentMemory, AgentMemoryStore
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.search import vectors
-from langchain_agentmem.search.vectors import DIMENSIONS, StaticEmbeddings
+from langchain_agentmem.search.vectors import STATIC_DIMENSIONS, StaticEmbeddings
 
 
 def cosine(one, other):
@@ -23,7 +23,7 @@ class TestVectors:
 
     def test_they_have_length_one_and_the_dimensions_that_are_told(self):
         vector = StaticEmbeddings().embed_query("Where does Ana live?")
-        assert len(vector) == DIMENSIONS
+        assert len(vector) == STATIC_DIMENSIONS
         assert cosine(vector, vector) == pytest.approx(1)
 
     def test_a_text_has_one_vector_alone_or_among_others(self):
@@ -46,11 +46,11 @@ class TestOpening:
             assert first.why.signals["vectors"] > 0
         with AgentMemoryStore.from_conn_string(url, index={"embed": "static"}) as store:
             assert isinstance(store.embeddings, StaticEmbeddings)
-            assert store.index_config["dims"] == DIMENSIONS
+            assert store.index_config["dims"] == STATIC_DIMENSIONS
 
     def test_no_other_dimensions_are_accepted(self):
-        AgentMemory(index={"embed": "static", "dims": DIMENSIONS}).close()
-        with pytest.raises(InvalidInput, match=str(DIMENSIONS)):
+        AgentMemory(index={"embed": "static", "dims": STATIC_DIMENSIONS}).close()
+        with pytest.raises(InvalidInput, match=str(STATIC_DIMENSIONS)):
             AgentMemory(index={"embed": "static", "dims": 64})
 
     @pytest.mark.parametrize("module", ["tokenizers", "wordllama"])

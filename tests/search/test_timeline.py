@@ -8,7 +8,7 @@ import pytest
 
 from langchain_agentmem import InvalidInput
 from langchain_agentmem.search import timeline
-from langchain_agentmem.search.analysis import question
+from langchain_agentmem.search.analysis import analyze_query
 from langchain_agentmem.search.timeline import order_for
 
 NEVER = "I have never worn lined boots."
@@ -113,10 +113,10 @@ class TestChanges:
 
     def test_a_pasted_table_holds_nobody_up(self, memory, monkeypatch):
         compared = []
-        monkeypatch.setattr(timeline, "_differ", lambda old, new: compared.append(old))
+        monkeypatch.setattr(timeline, "_is_change", lambda old, new: compared.append(old))
         say(memory, *("\n".join(f"shed {row * column}" for row in range(200)) for column in range(20)))
         assert len(ask(memory, "shed")) == 10
-        assert len(compared) <= 20 * 20 / 2 * timeline._MOST_STATEMENTS**2
+        assert len(compared) <= 20 * 20 / 2 * timeline._MAX_STATEMENTS**2
 
     def test_what_says_nothing_else_of_the_same_replaces_nothing(self, memory):
         for number, both in enumerate(
@@ -157,4 +157,4 @@ class TestWhichOrder:
             "Can you order two pizzas in order to feed us?": "score",
             "Wann habe ich die Quitte gepflanzt?": "score",
         }.items():
-            assert order_for(question(text)) == order, text
+            assert order_for(analyze_query(text)) == order, text

@@ -7,7 +7,7 @@ import pytest
 from langchain_agentmem import AgentMemory, AgentMemoryStore
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.search import vectors
-from langchain_agentmem.search.vectors import BATCH, embedder_of
+from langchain_agentmem.search.vectors import BATCH_SIZE, embedder_of
 from tests.word_embeddings import WordEmbeddings
 
 from .conftest import DIMS, SAME, WORDS, found, held_up, said, waiting
@@ -93,17 +93,17 @@ class TestWaiting:
     def test_a_crash_before_the_vectors_loses_none(self, url, opened, embeddings):
         embeddings.broken = True
         memory = opened()
-        said(memory, *(f"cat number{n}" for n in range(BATCH + 5)))
+        said(memory, *(f"cat number{n}" for n in range(BATCH_SIZE + 5)))
         memory.close()
         embeddings.broken = False
         memory = opened()
         memory.settle()
-        assert sorted(embeddings.texts) == sorted(f"cat number{n}" for n in range(BATCH + 5))
+        assert sorted(embeddings.texts) == sorted(f"cat number{n}" for n in range(BATCH_SIZE + 5))
         memory.settle()
-        assert len(embeddings.texts) == BATCH + 5
+        assert len(embeddings.texts) == BATCH_SIZE + 5
 
     def test_an_embedding_that_takes_long_delays_no_write_and_no_search(self, opened, embeddings, monkeypatch):
-        monkeypatch.setattr(vectors, "PATIENCE", 0.05)
+        monkeypatch.setattr(vectors, "SEARCH_WAIT", 0.05)
         going, go_on = held_up(embeddings)
         memory = opened()
         said(memory, "My cat sleeps.")
@@ -189,12 +189,12 @@ class TestFailing:
         monkeypatch.setattr(embeddings, "embed_documents", choosy)
         memory = opened()
         embedder_of(memory.database).close()
-        said(memory, "This is poison.", "My cat sleeps.", *(f"rain {n}" for n in range(BATCH)), "A dog barks.")
+        said(memory, "This is poison.", "My cat sleeps.", *(f"rain {n}" for n in range(BATCH_SIZE)), "A dog barks.")
         with pytest.raises(ValueError, match="do not like"):
             memory.settle()
         assert waiting(memory) == 1
         assert (found(memory, "feline")[0], found(memory, "hound")[0]) == ("My cat sleeps.", "A dog barks.")
-        said(memory, *(f"poison {n}" for n in range(BATCH)))
+        said(memory, *(f"poison {n}" for n in range(BATCH_SIZE)))
         asked.clear()
         with pytest.raises(ValueError, match="do not like"):
             memory.settle()

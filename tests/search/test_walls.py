@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from langchain_agentmem.search import memory_search as module
-from langchain_agentmem.search.analysis import terms
+from langchain_agentmem.search.analysis import extract_terms
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -127,8 +127,8 @@ class TestNothingBehindAWallIsFound:
             assert len(found) == len(set(found))
             assert set(found) <= allowed, (asked, where)
             word = luck.choice(["cat", "dog", "tea", "car", "sun", "猫犬", "naive"])
-            [term] = terms(word)[-1:]
-            allowed = {(t.namespace, t.kind, t.id) for t in things if where.lets(t) and term in terms(t.text)}
+            [term] = extract_terms(word)[-1:]
+            allowed = {(t.namespace, t.kind, t.id) for t in things if where.lets(t) and term in extract_terms(t.text)}
             assert all_that_say_it(memory.search(word, **options)) == allowed, (word, where)
 
     def test_neighbours_in_number_are_no_neighbours_when_a_series_is_full(self, memory, raw):
@@ -160,7 +160,7 @@ class TestNothingBehindAWallIsFound:
 class TestNothingBehindAWallIsFelt:
     @pytest.mark.parametrize("most", [2_000, 15], ids=["few", "common"])
     def test_what_others_store_changes_no_hit_and_no_score(self, memory, monkeypatch, most):
-        monkeypatch.setattr(module, "MOST_POSTINGS", most)
+        monkeypatch.setattr(module, "MAX_POSTINGS", most)
         luck = random.Random(8)
         mine, others = [("a",), ("a", "b")], [("ab",), ("b",), ("ä",), ("a\u0020",)]
         for namespaces in (others, mine, others):
@@ -188,7 +188,7 @@ class TestNothingBehindAWallIsFelt:
 
 
 def test_kinds_that_lie_between_those_that_are_wanted_are_left_out_again(memory, monkeypatch):
-    monkeypatch.setattr(module, "MOST_RANGES", 1)
+    monkeypatch.setattr(module, "MAX_RANGES", 1)
     for n in range(3):
         memory.conversation("c", ("a", f"{n}")).add(role="user", content="a heron")
         memory.store.put(("a", f"{n}"), "k", {"text": "a heron"})

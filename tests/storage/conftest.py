@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.postgres import PostgresEngine, prepared
+from langchain_agentmem.storage.postgres import PostgresEngine, prepare_query
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def engine(new_database):
         "echo": "select cast(:a as bigint) as a, cast(:b as text) as b, cast(:c as bytea) as c,"
         " cast(:d as float8) as d, cast(:e as boolean) as e",
     }
-    engine._sql = dict(engine._sql) | {name: prepared(sql) for name, sql in extra.items()}
+    engine._sql = dict(engine._sql) | {name: prepare_query(sql) for name, sql in extra.items()}
     with psycopg.connect(engine._url, autocommit=True) as connection:
         connection.execute("create table agentmem.blob_test (n bigint primary key)")
     yield engine

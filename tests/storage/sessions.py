@@ -7,7 +7,7 @@ import psycopg
 import psycopg_pool
 from langchain_core.messages import HumanMessage
 
-from langchain_agentmem.base.concurrency import in_worker
+from langchain_agentmem.base.concurrency import run_in_worker
 from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.storage.postgres_session import Session
@@ -83,7 +83,7 @@ def keys(engine, at=AT):
 
 
 async def awrite(engine, operation):
-    return await in_worker(partial(engine.write, operation), writes=True)
+    return await run_in_worker(partial(engine.write, operation), writes=True)
 
 
 class Held:

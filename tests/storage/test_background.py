@@ -45,7 +45,7 @@ class Work:
 
 
 def leases(database):
-    return database.engine.read(lambda tx: background.held_for(tx, KEY))
+    return database.engine.read(lambda tx: background.lease_seconds_left(tx, KEY))
 
 
 class TestInTheBackground:
@@ -84,16 +84,16 @@ class TestInTheBackground:
         monkeypatch.setattr(background, "backoff", lambda _: 3_600.0)
         work = Work(database)
         work.failures = [ValueError("no")]
-        work.task.hurry(60)
+        work.task.run_now(60)
         work.task.wake()
         assert work.done == []
-        work.task.hurry(60)
+        work.task.run_now(60)
         assert work.done == ["a"]
 
     def test_who_waited_in_vain_spares_the_next_ones_the_waiting(self, database):
         work = Work.held_up(database)
-        work.task.hurry(0.01)
-        work.task.hurry(3_600)
+        work.task.run_now(0.01)
+        work.task.run_now(3_600)
         work.go_on.set()
 
     def test_what_is_begun_is_done_once(self, database):
@@ -106,12 +106,12 @@ class TestInTheBackground:
     @pytest.mark.parametrize("works", [True, False])
     def test_where_no_thread_can_be_started_it_is_done_later(self, database, monkeypatch, works):
         if not works:
-            monkeypatch.setattr(background, "_working", Workers(1))
+            monkeypatch.setattr(background, "_workers", Workers(1))
         other = Work.held_up(database, key=TaskKey("", "other")) if works else None
         work, begun = Work(database), Awaited()
         with mock.patch.object(threading.Thread, "start", side_effect=RuntimeError("can't start new thread")):
             work.task.wake()
-            database.background.begin(TaskKey("", "once"), lambda: begun.append(1))
+            database.background.start_once(TaskKey("", "once"), lambda: begun.append(1))
             if other is not None:
                 other.go_on.set()
                 work.done.wait(1)
@@ -119,7 +119,7 @@ class TestInTheBackground:
                 work.todo.append("b")
                 work.task.settle()
         work.task.wake()
-        database.background.begin(TaskKey("", "once"), lambda: begun.append(1))
+        database.background.start_once(TaskKey("", "once"), lambda: begun.append(1))
         assert work.task.wait(60)
         begun.wait(1)
         assert (work.todo, leases(database)) == ([], 0)
@@ -138,16 +138,16 @@ class TestOneAtATime:
         lease = Lease(one.background, KEY)
         assert lease.take()
         assert not Lease(other.background, KEY).take()
-        assert one.engine.write(lease.holds)
+        assert one.engine.write(lease.renew)
         one.engine.write(lambda tx: background.query.erase_leases(tx, low="", high="~"))
-        assert not one.engine.write(lease.holds)
+        assert not one.engine.write(lease.renew)
 
     def test_it_is_in_turn(self, opened):
         one, other = opened(), opened()
         first = Work.held_up(one)
         order = []
         thread = threading.Thread(
-            target=lambda: other.background.in_turn(KEY, lambda _: order.append(list(first.done)))
+            target=lambda: other.background.run_exclusively(KEY, lambda _: order.append(list(first.done)))
         )
         thread.start()
         first.go_on.set()
@@ -155,8 +155,8 @@ class TestOneAtATime:
         assert order == [["a"]]
 
     def test_a_lease_is_renewed_as_long_as_the_work_takes(self, database, monkeypatch, caplog):
-        monkeypatch.setattr(background, "RENEW", 0.01)
-        real, failures, renewals = Lease.holds, [StorageError("busy")], Awaited()
+        monkeypatch.setattr(background, "RENEW_SECONDS", 0.01)
+        real, failures, renewals = Lease.renew, [StorageError("busy")], Awaited()
 
         def holds(lease, tx):
             renewals.append(lease)
@@ -164,7 +164,7 @@ class TestOneAtATime:
                 raise failures.pop()
             return real(lease, tx)
 
-        monkeypatch.setattr(Lease, "holds", holds)
+        monkeypatch.setattr(Lease, "renew", holds)
         work = Work.held_up(database)
         renewals.wait(3)
         assert "was not renewed" in caplog.text
@@ -183,7 +183,7 @@ class TestOneAtATime:
 
     def test_work_that_settles_itself_does_not_wait_for_itself(self, database):
         work = Work(database)
-        work.done = type("Done", (list,), {"append": lambda self, _: work.task.settle() or work.task.hurry(3_600)})()
+        work.done = type("Done", (list,), {"append": lambda self, _: work.task.settle() or work.task.run_now(3_600)})()
         work.task.settle()
 
     def test_after_kill_9_the_next_process_does_it(self, url, opened, forks, monkeypatch):
@@ -216,10 +216,10 @@ class TestClosing:
 
     def test_who_may_only_read_does_nothing(self, url):
         Database(url).close()
-        reading = Database(url, opening=DatabaseOptions(read_only=True))
+        reading = Database(url, options=DatabaseOptions(read_only=True))
         work = Work(reading)
         work.task.wake()
-        work.task.hurry(60)
+        work.task.run_now(60)
         reading.close()
         assert work.done == []
 

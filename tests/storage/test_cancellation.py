@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from langchain_agentmem.base import concurrency
-from langchain_agentmem.base.concurrency import in_worker
+from langchain_agentmem.base.concurrency import run_in_worker
 from langchain_agentmem.conversations import message_log
 from tests.storage.sessions import AT, Held, appending, awrite, entry, keys
 from tests.support.waiting import cancelled
@@ -34,8 +34,8 @@ class TestCancellingAWrite:
 
     async def test_while_it_is_queued_it_never_begins(self, engine):
         # All writing workers are taken, by operations that do not wait for each other.
-        holders = [Held(lambda tx: message_log.count(tx, AT)) for _ in range(concurrency.writing.size)]
-        holding = [asyncio.create_task(in_worker(partial(engine.read, held), writes=True)) for held in holders]
+        holders = [Held(lambda tx: message_log.count_messages(tx, AT)) for _ in range(concurrency.write_workers.size)]
+        holding = [asyncio.create_task(run_in_worker(partial(engine.read, held), writes=True)) for held in holders]
         try:
             for held in holders:
                 await begun(held)
@@ -102,16 +102,16 @@ class TestCancellingAWrite:
 
 class TestCancellingARead:
     async def test_a_cancelled_read_leaves_the_engine_usable(self, engine):
-        held = Held(lambda tx: message_log.count(tx, AT))
-        task = asyncio.create_task(in_worker(partial(engine.read, held)))
+        held = Held(lambda tx: message_log.count_messages(tx, AT))
+        task = asyncio.create_task(run_in_worker(partial(engine.read, held)))
         await begun(held)
         task.cancel()
         held.go_on.set()
         await asyncio.gather(task, return_exceptions=True)
         await awrite(engine, appending(entry("kept")))
-        assert [row.key for row in await in_worker(partial(engine.read, lambda tx: message_log.messages(tx, AT)))] == [
-            "kept"
-        ]
+        assert [
+            row.key for row in await run_in_worker(partial(engine.read, lambda tx: message_log.messages(tx, AT)))
+        ] == ["kept"]
 
 
 @pytest.mark.sqlite_suffices
@@ -120,11 +120,11 @@ async def test_calls_that_mostly_read_and_wait_to_write_keep_no_reader_waiting(e
     writing = asyncio.create_task(awrite(engine, held))
     await begun(held)
     others = [
-        asyncio.create_task(in_worker(partial(engine.write, appending(entry(f"other {number}")))))
-        for number in range(2 * concurrency.reading.size)
+        asyncio.create_task(run_in_worker(partial(engine.write, appending(entry(f"other {number}")))))
+        for number in range(2 * concurrency.read_workers.size)
     ]
-    count = partial(engine.read, lambda tx: message_log.count(tx, AT))
-    assert await asyncio.wait_for(in_worker(count), 60) == 0
+    count = partial(engine.read, lambda tx: message_log.count_messages(tx, AT))
+    assert await asyncio.wait_for(run_in_worker(count), 60) == 0
     held.go_on.set()
     await asyncio.gather(writing, *others)
-    assert await in_worker(count) == 1 + len(others)
+    assert await run_in_worker(count) == 1 + len(others)

@@ -23,7 +23,7 @@ from langchain_agentmem.errors import (
     NewerDatabase,
 )
 from langchain_agentmem.storage import encrypted_database, engine
-from langchain_agentmem.storage.encrypted_database import connected, sqlcipher
+from langchain_agentmem.storage.encrypted_database import connect, sqlcipher
 from langchain_agentmem.upkeep.admin import Admin
 from langchain_agentmem.upkeep.integrity import diagnose
 from tests.conftest import KEY
@@ -38,7 +38,7 @@ PACKAGE = str(Path(langchain_agentmem.__file__).parent)
 @pytest.fixture
 def quick(monkeypatch):
     """A passphrase that costs little."""
-    monkeypatch.setattr(encrypted_database, "ROUNDS", 10)
+    monkeypatch.setattr(encrypted_database, "PBKDF2_ROUNDS", 10)
 
 
 def readable(folder: Path, *but: str) -> list[str]:
@@ -139,12 +139,16 @@ class TestTheKey:
             memory.admin.backup(tmp_path / "backup.db", key=f"{SECRET} of the backup")
             memory.export(tmp_path / "export", key=SECRET)
             engine = memory.database.engine
-            shown = [repr(memory), repr(engine.opening), repr(vars(engine)), repr(events),
+            shown = [repr(memory), repr(engine.options), repr(vars(engine)), repr(events),
                      repr(memory.admin.diagnose()), repr(memory.admin.stats())]  # fmt: skip
             doors = memory.admin.backup, memory.admin.copy, memory.export, memory.import_
             raised = [told(lambda door=door: door(tmp_path / "none" / "x", key=SECRET)) for door in doors]
             raised.append(told(lambda: asyncio.run(memory.aexport(tmp_path / "none" / "x", key=SECRET))))
-            shown += [repr(vars(engine.cipher)), repr(engine.cipher.key), *map(repr, engine.cipher._made.values())]
+            shown += [
+                repr(vars(engine.cipher)),
+                repr(engine.cipher.key),
+                *map(repr, engine.cipher._derived_keys.values()),
+            ]
         raised += [*(told(lambda key=key: AgentMemory(path, key=key)) for key in
                      (f"{SECRET}, not", SECRET.encode().ljust(32), SECRET.encode())),
                   told(lambda: AgentMemorySaver.from_conn_string(path, key=f"{SECRET}, not")),
@@ -213,7 +217,7 @@ class TestRefused:
                 assert not memory.admin.verify().ok
 
     def test_an_encrypted_file_of_another_program(self, tmp_path):
-        with closing(connected(tmp_path / "other.db", EncryptionKey(KEY))) as other:
+        with closing(connect(tmp_path / "other.db", EncryptionKey(KEY))) as other:
             other.execute("create table theirs (a)")
         with pytest.raises(ForeignDatabase):
             AgentMemory(tmp_path / "other.db", key=KEY)

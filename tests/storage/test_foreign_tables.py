@@ -40,7 +40,7 @@ class TestReading:
                 rows = list(tables.rows('odd "table', "id", "missing"))
                 assert rows[:2] == [{"id": 1, "a b": "y"}, {"id": 2, "a b": "x"}]
                 writer.execute("""insert into "odd ""table" values (3, 'z')""")
-                assert len(tables.counts('odd "table', "a b")) == count
+                assert len(tables.count_values('odd "table', "a b")) == count
 
     def test_nothing_can_be_written(self, source):
         with foreign_tables(source[0]) as tables, pytest.raises(InvalidInput, match="cannot be read"):
@@ -55,7 +55,7 @@ class TestFiles:
             connection.executescript(SCRIPT)
         before = path.read_bytes()
         with foreign_tables(path) as tables:
-            assert len(tables.counts('odd "table', "a b")) == 2
+            assert len(tables.count_values('odd "table', "a b")) == 2
             assert [each.name for each in tmp_path.iterdir()] == ["their.db"]
         assert path.read_bytes() == before
 
@@ -67,7 +67,7 @@ class TestFiles:
         with closing(sqlite3.connect(path)) as connection:
             connection.executescript("create table t (x text); insert into t values (cast(x'ff41' as text));")
         with foreign_tables(path) as tables:
-            assert tables.counts("t", "x") == {"\ufffdA": 1}
+            assert tables.count_values("t", "x") == {"\ufffdA": 1}
         for data in (b"nothing", b"SQLite format 3\0" + bytes(200)):
             path.write_bytes(data)
             with pytest.raises(InvalidInput, match="cannot be read"), foreign_tables(path):

@@ -18,7 +18,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import NewerDatabase, StorageError
 from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.engine import Migration
-from langchain_agentmem.storage.sqlite import _statements
+from langchain_agentmem.storage.sqlite import _split_statements
 from tests.storage.sessions import said, say
 
 pytestmark = pytest.mark.bare
@@ -72,7 +72,7 @@ class TestFiles:
 
     def test_no_statement_of_a_script_is_left_out(self):
         for migration in engine.migrations("sqlite"):
-            rest = migration.sql.removeprefix("".join(_statements(migration.sql)))
+            rest = migration.sql.removeprefix("".join(_split_statements(migration.sql)))
             assert [line for line in rest.splitlines() if line.strip() and not line.startswith("--")] == []
 
 

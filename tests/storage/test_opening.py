@@ -183,7 +183,7 @@ class TestBusy:
             other.close()
 
     def test_one_that_another_takes_while_both_make_a_database_is_waited_for_as_long(self, tmp_path, monkeypatch):
-        path, patiently = tmp_path / "a.db", SqliteEngine._patiently
+        path, patiently = tmp_path / "a.db", SqliteEngine._retry_until
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
 
             def later(engine, attempt):
@@ -191,7 +191,7 @@ class TestBusy:
                 return patiently(engine, attempt)
 
             with monkeypatch.context() as patched:
-                patched.setattr(SqliteEngine, "_patiently", later)
+                patched.setattr(SqliteEngine, "_retry_until", later)
                 with pytest.raises(DatabaseBusy, match="busy_timeout"):
                     AgentMemory(path, busy_timeout=0.1)
         assert is_whole(path)
@@ -208,9 +208,9 @@ def test_who_opens_one_database_waits_for_no_other(tmp_path, monkeypatch):
 
     monkeypatch.setattr(database, "open_engine", opened)
     with ThreadPoolExecutor(2) as pool:
-        slow = [pool.submit(database.shared, tmp_path / "slow.db") for _ in range(2)]
+        slow = [pool.submit(database.shared_database, tmp_path / "slow.db") for _ in range(2)]
         assert began.wait(60)
-        database.shared(tmp_path / "quick.db").close()
+        database.shared_database(tmp_path / "quick.db").close()
         go_on.set()
         one, other = (each.result(60) for each in slow)
     assert one is other

@@ -24,7 +24,7 @@ class TestPool:
         assert pool.take() is second
         with ThreadPoolExecutor(1) as threads:
             third = threads.submit(pool.take)
-            while not pool._free._waiters:
+            while not pool._condition._waiters:
                 pass
             pool.give_back(first)
             assert third.result() is first

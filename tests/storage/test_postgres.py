@@ -28,9 +28,9 @@ from langchain_agentmem.errors import (
     StorageError,
 )
 from langchain_agentmem.storage import DatabaseOptions, engine
-from langchain_agentmem.storage.postgres import _ADVISORY_LOCK, PostgresEngine, prepared
+from langchain_agentmem.storage.postgres import _ADVISORY_LOCK, PostgresEngine, prepare_query
 from langchain_agentmem.storage.postgres_session import Session
-from langchain_agentmem.storage.queries import load
+from langchain_agentmem.storage.queries import load_queries
 from langchain_agentmem.tenants import schema_of_tenant
 from tests.checkpoints.graphs import at, chat_graph
 from tests.emptying import direct
@@ -60,7 +60,7 @@ class TestTravellingTogether:
         trips = Trips(monkeypatch)
 
         def steps(tx):
-            before = tx.run("all", {}, ahead=True)
+            before = tx.run("all", {}, lazy=True)
             tx.run("add", {"n": 2})
             after = tx.run("all", {})
             assert trips.count == 1
@@ -105,7 +105,7 @@ class TestFailing:
     def test_an_operation_that_gives_up_leaves_nothing_and_the_connection_is_used_again(self, engine):
         def steps(tx, error):
             adding(1)(tx)
-            tx.run("all", {}, ahead=True)
+            tx.run("all", {}, lazy=True)
             raise error
 
         engine.write(adding(7))
@@ -201,7 +201,7 @@ class TestWaiting:
 
     def test_a_statement_that_takes_too_long_is_not_told_as_a_lock(self, engine):
         engine._timeout = 0.2
-        engine._sql = engine._sql | {"slow": prepared("select pg_sleep(60)")}
+        engine._sql = engine._sql | {"slow": prepare_query("select pg_sleep(60)")}
 
         def slow(tx):
             tx.run("slow", {})
@@ -355,8 +355,8 @@ class TestTenants:
         with Tenants(pool, max_open=1) as tenants:
             with tenants.of("ada") as first, tenants.of("bob") as second, tenants.of("ada") as same:
                 assert same is first
-            assert (first.database.engine.usable, second.database.engine.usable) == (True, False)
-        assert not first.database.engine.usable
+            assert (first.database.engine.is_open, second.database.engine.is_open) == (True, False)
+        assert not first.database.engine.is_open
         with pytest.raises(MemoryClosed, match="Tenants"), tenants.of("ada"):
             pass
 
@@ -425,7 +425,7 @@ class TestCompareAndSet:
         assert keys(engine) == ["first", "theirs", "mine"]
 
     def test_writers_of_one_conversation_queue_instead_of_losing(self, memory):
-        assert "for update" in load("postgres")["lock_branch"]
+        assert "for update" in load_queries("postgres")["lock_branch"]
         engine = memory.database.engine
         engine.write(appending(entry("first")))
         quick, attempts = operation_with(appending(entry("quick")), "", None)

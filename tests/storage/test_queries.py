@@ -6,12 +6,14 @@ from contextlib import closing
 import pytest
 
 from langchain_agentmem.storage import queries, query
-from langchain_agentmem.storage.queries import load, numbered, parameters
+from langchain_agentmem.storage.queries import load_queries, number_parameters, parameter_names
 
 
 class TestDialects:
     def test_both_know_the_same_queries_with_the_same_parameters(self):
-        theirs, others = ({name: parameters(sql) for name, sql in load(each).items()} for each in queries.DIALECTS)
+        theirs, others = (
+            {name: parameter_names(sql) for name, sql in load_queries(each).items()} for each in queries.DIALECTS
+        )
         assert theirs == others
 
     def test_a_name_that_stands_twice_is_an_error(self, monkeypatch, tmp_path):
@@ -21,7 +23,7 @@ class TestDialects:
         (folder / "b.sql").write_text("-- name: twice\nselect 2;\n")
         monkeypatch.setattr(queries.resources, "files", lambda package: tmp_path)
         with pytest.raises(ValueError, match="twice"):
-            load.__wrapped__("sqlite")
+            load_queries.__wrapped__("sqlite")
 
 
 class TestNames:
@@ -43,9 +45,9 @@ class TestPostgresForm:
             ("select 100 % 7, '50%', :a", "select 100 % 7, '50%', $1"),
             ("select ''''", "select ''''"),
         ):
-            assert numbered(ours, "$")[0] == theirs
-        assert numbered("select ':a', :b::text, :d", "$")[1] == ("b", "d")
-        assert parameters("select :a, ':no', b::no, :c where x = :a") == {"a", "c"}
+            assert number_parameters(ours, "$")[0] == theirs
+        assert number_parameters("select ':a', :b::text, :d", "$")[1] == ("b", "d")
+        assert parameter_names("select :a, ':no', b::no, :c where x = :a") == {"a", "c"}
 
 
 class TestSqliteForm:
@@ -58,10 +60,10 @@ class TestSqliteForm:
         ):
             for version in ((3, 11, 7), (3, 12, 1), (3, 12, 3), (3, 12, 4), (3, 13, 0)):
                 monkeypatch.setattr(queries.sys, "version_info", version)
-                text, values = queries.for_sqlite.__wrapped__(sql)
+                text, values = queries.sqlite_statement.__wrapped__(sql)
                 assert (values(given) is given) == ((3, 12) <= version < (3, 12, 4))
                 assert ("?1" in text) == (bool(given) and values(given) is not given)
             monkeypatch.undo()
-            text, values = queries.for_sqlite(sql)
+            text, values = queries.sqlite_statement(sql)
             with closing(sqlite3.connect(":memory:")) as connection:
                 assert connection.execute(text, values(given)).fetchall() == rows

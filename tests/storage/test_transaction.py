@@ -15,7 +15,7 @@ class TestAfterItsEnd:
             with pytest.raises(StorageError, match="has ended"):
                 query.find_branch(ended, path="", kind="k", name="n")
             with pytest.raises(StorageError, match="has ended"):
-                query.delete_entry.many(ended, [{"id": 1}])
+                query.delete_entry.run_many(ended, [{"id": 1}])
 
     def test_a_traceback_of_a_failing_statement_names_the_operation(self, memory):
         def keep_nothing(tx):

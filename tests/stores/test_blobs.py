@@ -15,9 +15,9 @@ from langchain_tests.integration_tests import BaseStoreAsyncTests, BaseStoreSync
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput, StorageError
-from langchain_agentmem.stores.byte_store import KEYS_AT_ONCE, LONGEST_KEY
+from langchain_agentmem.stores.byte_store import MAX_KEY_BYTES, PAGE_SIZE
 
-LONG = "k" * LONGEST_KEY
+LONG = "k" * MAX_KEY_BYTES
 ODD_KEYS = [
     "", " ", "plain", "100%", "under_score", "back\\slash", "quote'\"", "NUL\0in the middle", "\0", "\x1f",
     "\ud800",  # a lone surrogate
@@ -67,7 +67,7 @@ class TestGetting:
         assert store.mget(("b", "a")) == [b"2", b"1"]
 
     def test_more_keys_than_one_statement_takes(self, store):
-        many = [f"key {number}" for number in range(KEYS_AT_ONCE * 2 + 1)]
+        many = [f"key {number}" for number in range(PAGE_SIZE * 2 + 1)]
         store.mset([(key, key.encode()) for key in many])
         assert store.mget([*reversed(many), "missing"]) == [*(key.encode() for key in reversed(many)), None]
         assert sorted(many) == list(store.yield_keys())
@@ -96,11 +96,11 @@ class TestKeys:
             assert list(store.yield_keys(prefix=prefix)) == expected, ascii(prefix)[:30]
 
     def test_a_listing_reads_a_page_at_a_time(self, store, memory):
-        store.mset([(f"{number:05}", b"") for number in range(KEYS_AT_ONCE * 3)])
+        store.mset([(f"{number:05}", b"") for number in range(PAGE_SIZE * 3)])
         keys = store.yield_keys()
         assert next(keys) == "00000"
-        store.mdelete([f"{number:05}" for number in range(KEYS_AT_ONCE, KEYS_AT_ONCE * 3)])
-        assert list(keys) == [f"{number:05}" for number in range(1, KEYS_AT_ONCE)]
+        store.mdelete([f"{number:05}" for number in range(PAGE_SIZE, PAGE_SIZE * 3)])
+        assert list(keys) == [f"{number:05}" for number in range(1, PAGE_SIZE)]
 
 
 @pytest.mark.sqlite_suffices
@@ -211,7 +211,7 @@ class TestCare:
 
     def test_an_import_of_keys_that_nobody_could_delete_is_refused(self, memory, tmp_path):
         memory.byte_store().mset([("a", b"1")])
-        for number, key in enumerate((b"k" * (LONGEST_KEY + 1), b"\xc3\x28")):
+        for number, key in enumerate((b"k" * (MAX_KEY_BYTES + 1), b"\xc3\x28")):
             path = tmp_path / f"{number}.db"
             memory.export(path)
             with contextlib.closing(sqlite3.connect(path)) as export, export:

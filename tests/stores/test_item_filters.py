@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langgraph.store.memory import _compare_values
 
-from langchain_agentmem.base.argument_checks import USUAL_LIMITS
+from langchain_agentmem.base.argument_checks import DEFAULT_LIMITS
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.stores.item_rows import written
-from langchain_agentmem.stores.item_search import checked, fits, needle
+from langchain_agentmem.stores.item_rows import encode_value
+from langchain_agentmem.stores.item_search import check_filter, matches_filter, required_text
 
 NOTE = {
     "kind": "note", "stars": 4, "ratio": 0.5, "done": True, "nothing": None, "tags": ["red", "blue"],
@@ -72,7 +72,7 @@ WRONG = [
 
 
 def meets(wanted, value=NOTE):
-    return fits(value, checked(wanted, USUAL_LIMITS) or {})
+    return matches_filter(value, check_filter(wanted, DEFAULT_LIMITS) or {})
 
 
 def test_a_filter_is_met_by_what_it_asks_for_and_by_nothing_else():
@@ -110,7 +110,7 @@ def test_wrong_filters_are_refused_before_anything_is_compared():
     endless["x"] = endless
     for wanted, says in [*WRONG, (endless, "levels")]:
         with pytest.raises(InvalidInput, match=says):
-            checked(wanted, USUAL_LIMITS)
+            check_filter(wanted, DEFAULT_LIMITS)
 
 
 plain = st.recursive(
@@ -146,11 +146,11 @@ class TestSortingOutBeforehand:
     """What the database looks for in the stored bytes."""
 
     def test_it_is_the_longest_text_that_must_be_there_if_there_is_any(self):
-        assert needle({"$and": [{"a": "text"}, {"b": {"c": {"$eq": 'lo"nger'}}}]}) == b'"lo\\"nger"'
-        assert needle({"$or": [{"a": "text"}], "$not": {"a": "text"}, "a": {"$in": ["text"]}}) is None
+        assert required_text({"$and": [{"a": "text"}, {"b": {"c": {"$eq": 'lo"nger'}}}]}) == b'"lo\\"nger"'
+        assert required_text({"$or": [{"a": "text"}], "$not": {"a": "text"}, "a": {"$in": ["text"]}}) is None
 
     @given(values, anything)
     def test_it_is_in_every_value_that_fits(self, value, other):
         for wanted in (value, other, *({key: each} for key, each in value.items())):
-            if meets(wanted, value) and (bytes_ := needle(wanted)) is not None:
-                assert bytes_ in written(value)
+            if meets(wanted, value) and (bytes_ := required_text(wanted)) is not None:
+                assert bytes_ in encode_value(value)

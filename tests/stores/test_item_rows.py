@@ -3,7 +3,7 @@
 import pytest
 
 from langchain_agentmem.stores import item_rows
-from langchain_agentmem.stores.item_rows import MINUTE, ItemDraft, ItemPlace
+from langchain_agentmem.stores.item_rows import MINUTE_MICROS, ItemDraft, ItemPlace
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -29,20 +29,20 @@ class TestPuttingOff:
 
     def test_an_older_reading_never_brings_the_end_nearer(self, engine):
         item = put(engine, 10, 0)
-        engine.write(lambda tx: item_rows.touch(tx, [item], now=5 * MINUTE))
-        engine.write(lambda tx: item_rows.touch(tx, [item], now=3 * MINUTE))
-        assert is_there(engine, 14 * MINUTE)
+        engine.write(lambda tx: item_rows.touch(tx, [item], now=5 * MINUTE_MICROS))
+        engine.write(lambda tx: item_rows.touch(tx, [item], now=3 * MINUTE_MICROS))
+        assert is_there(engine, 14 * MINUTE_MICROS)
 
     def test_what_was_written_meanwhile_keeps_its_own_end(self, engine):
         item = put(engine, 60, 0)
-        put(engine, 10, MINUTE)
-        engine.write(lambda tx: item_rows.touch(tx, [item], now=2 * MINUTE))
-        assert not is_there(engine, 12 * MINUTE)
+        put(engine, 10, MINUTE_MICROS)
+        engine.write(lambda tx: item_rows.touch(tx, [item], now=2 * MINUTE_MICROS))
+        assert not is_there(engine, 12 * MINUTE_MICROS)
 
     def test_what_has_expired_or_was_deleted_does_not_come_back(self, engine):
         item = put(engine, 10, 0)
-        engine.write(lambda tx: item_rows.touch(tx, [item], now=11 * MINUTE))
-        assert not is_there(engine, 12 * MINUTE)
+        engine.write(lambda tx: item_rows.touch(tx, [item], now=11 * MINUTE_MICROS))
+        assert not is_there(engine, 12 * MINUTE_MICROS)
         engine.write(lambda tx: item_rows.write(tx, {AT: None}, now=0))
-        engine.write(lambda tx: item_rows.touch(tx, [item], now=5 * MINUTE))
-        assert not is_there(engine, 6 * MINUTE)
+        engine.write(lambda tx: item_rows.touch(tx, [item], now=5 * MINUTE_MICROS))
+        assert not is_there(engine, 6 * MINUTE_MICROS)

@@ -9,7 +9,14 @@ import pytest
 
 from langchain_agentmem.base.encoding import json_value
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
-from langchain_agentmem.stores.item_rows import found_by, key_of, noted, read, whole_text, written
+from langchain_agentmem.stores.item_rows import (
+    check_key,
+    decode_value,
+    encode_texts,
+    encode_value,
+    full_text,
+    indexed_text,
+)
 
 RICH = {
     "text": "Bücher \ud800 \0",
@@ -27,36 +34,36 @@ RICH = {
 
 class TestBytes:
     def test_whatever_can_be_written_comes_back_as_it_was(self):
-        assert read(written(RICH), "", "k") == RICH
-        assert list(read(written({"b": 1, "a": 2}), "", "k")) == ["b", "a"]
+        assert decode_value(encode_value(RICH), "", "k") == RICH
+        assert list(decode_value(encode_value({"b": 1, "a": 2}), "", "k")) == ["b", "a"]
 
     def test_any_mapping_is_a_value(self):
-        assert read(written(MappingProxyType({"a": 1})), "", "k") == {"a": 1}
+        assert decode_value(encode_value(MappingProxyType({"a": 1})), "", "k") == {"a": 1}
 
     def test_what_cannot_be_written_is_refused(self):
         refused = [(value, "is a dictionary") for value in ([1], "text", 3, None)]
         refused += [({"x": x}, r"x.*cannot be stored as JSON") for x in (object(), [lambda: 0], Exception("no"))]
         for value, says in refused:
             with pytest.raises(InvalidInput, match=says):
-                written(value)
+                encode_value(value)
 
     def test_damage_names_the_item(self):
         for data in (b"", b"{", b"[1]", b"\xff", b'{"$agentmem": "new"}'):
             with pytest.raises(DatabaseUnreadable, match=r"'k' in \('a',\)"):
-                read(data, "a\x1f", "k")
+                decode_value(data, "a\x1f", "k")
 
     def test_nearly_any_text_is_a_key(self):
         for key in ("k", "a.b", "line\nbreak", "日本" * 300, "%_*", " "):
-            assert key_of(key) == key
+            assert check_key(key) == key
         for wrong in ("", "a\0b", "\ud800", "日" * 700, 7, None, b"k"):
             with pytest.raises(InvalidInput, match="key of an item"):
-                key_of(wrong)
+                check_key(wrong)
 
 
 class TestText:
     def test_all_text_and_numbers_belong_to_it_and_no_keys(self):
         value = {"name": "Ana", "more": [1, 2.5, True, None, {"city": "Lisbon"}], "when": date(2026, 5, 1), "raw": b"x"}
-        assert whole_text(value).split("\n") == ["Ana", "1", "2.5", "Lisbon", "2026-05-01"]
+        assert full_text(value).split("\n") == ["Ana", "1", "2.5", "Lisbon", "2026-05-01"]
 
     def test_of_values_that_json_has_no_word_for_what_a_person_reads(self):
         view = json_value(RICH)
@@ -66,12 +73,12 @@ class TestText:
         assert view["bytes"] is None
 
     def test_it_can_be_told_again_from_what_is_stored(self):
-        stored = written(RICH)
-        assert found_by(stored, noted(None)) == whole_text(read(stored, "", "k"))
-        assert set(found_by(stored, None).split("\n")) == set(whole_text(RICH).split("\n"))
-        assert whole_text({"set": {"c", "a", "b"}}) == "a\nb\nc"
-        assert found_by(None, noted(("one", "two"))) == "one\ntwo"
+        stored = encode_value(RICH)
+        assert indexed_text(stored, encode_texts(None)) == full_text(decode_value(stored, "", "k"))
+        assert set(indexed_text(stored, None).split("\n")) == set(full_text(RICH).split("\n"))
+        assert full_text({"set": {"c", "a", "b"}}) == "a\nb\nc"
+        assert indexed_text(None, encode_texts(("one", "two"))) == "one\ntwo"
 
     def test_of_a_damaged_value_nothing_is_left_to_find(self):
-        assert found_by(b"{", None) == ""
-        assert found_by(b"[]", None) == ""
+        assert indexed_text(b"{", None) == ""
+        assert indexed_text(b"[]", None) == ""

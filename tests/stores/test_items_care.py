@@ -81,16 +81,16 @@ class TestErasing:
                 memory.store.put(place, "k", {"text": "a fig tree"})
             memory.conversation("ada", ("bob", "ada")).add_user_message("This is no item.")
             ada, elsewhere = ("users", "ada"), (("ada", "facts"), ("memories", "ada"))
-            assert memory.within(ada).erase(dry_run=True).elsewhere == (), "nothing leads out of it"
+            assert memory.within(ada).erase(dry_run=True).other_namespaces == (), "nothing leads out of it"
             for report in (memory.erase(namespace=ada, dry_run=True), memory.erase(namespace=ada)):
-                assert (report.items, report.elsewhere) == (1, elsewhere)
+                assert (report.items, report.other_namespaces) == (1, elsewhere)
                 assert report.counts == {**dict.fromkeys(report.counts, 0), "items": 1}
-            assert memory.erase(namespace=ada, thread_id="t").elsewhere == ()
-            assert memory.erase(namespace=("users", "a%"), dry_run=True).elsewhere == ()
-            assert memory.erase(namespace=("ada",)).elsewhere == ()
-            assert memory.erase(namespace=ada).elsewhere == (("memories", "ada"),)
+            assert memory.erase(namespace=ada, thread_id="t").other_namespaces == ()
+            assert memory.erase(namespace=("users", "a%"), dry_run=True).other_namespaces == ()
+            assert memory.erase(namespace=("ada",)).other_namespaces == ()
+            assert memory.erase(namespace=ada).other_namespaces == (("memories", "ada"),)
             memory.store.batch([PutOp((f"n{i}", "ada"), "k", {"text": "many"}) for i in range(12)])
-            assert len(memory.erase(namespace=ada, dry_run=True).elsewhere) == 10
+            assert len(memory.erase(namespace=ada, dry_run=True).other_namespaces) == 10
 
 
 class TestMoving:

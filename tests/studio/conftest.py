@@ -41,4 +41,4 @@ def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if whatever takes long to find out took for ever."""
     from langchain_agentmem.studio.application import AnswerCache
 
-    monkeypatch.setattr(AnswerCache, "look", mock.AsyncMock(return_value=None))
+    monkeypatch.setattr(AnswerCache, "fetch", mock.AsyncMock(return_value=None))

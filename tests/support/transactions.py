@@ -13,11 +13,11 @@ class Watched(Transaction):
 
     def __init__(self, tx: Transaction, before: Callable[[str], object]) -> None:
         self._tx, self._before = tx, before
-        self.index_tail = tx.index_tail
+        self.max_unindexed = tx.max_unindexed
 
-    def run(self, query: str, parameters: dict[str, Any], *, ahead: bool = False) -> Rows:
+    def run(self, query: str, parameters: dict[str, Any], *, lazy: bool = False) -> Rows:
         self._before(query)
-        return self._tx.run(query, parameters, ahead=ahead)
+        return self._tx.run(query, parameters, lazy=lazy)
 
     def run_many(self, query: str, rows: list[dict[str, Any]]) -> None:
         self._before(query)

@@ -15,9 +15,9 @@ from langgraph.types import Interrupt, Send
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.threads import value_store as shelves
-from langchain_agentmem.threads.thread_lines import find, make_thread
+from langchain_agentmem.threads.thread_rows import find_thread, make_thread
 from langchain_agentmem.threads.value_codec import KnownMessages, ValueDraft, ValueReading
-from langchain_agentmem.threads.value_store import nothing_known, ranges_of, shelve, unpack
+from langchain_agentmem.threads.value_store import ranges_of, recall_nothing, unpack, write_parts
 
 AT = ThreadKey("", "t")
 
@@ -44,17 +44,17 @@ class OwnShelf:
         self.memory = memory or AgentMemory()
         self.engine = self.memory.database.engine
         self.known = KnownMessages()
-        if self.engine.read(lambda tx: find(tx, AT)) is None:
+        if self.engine.read(lambda tx: find_thread(tx, AT)) is None:
             self.engine.write(lambda tx: make_thread(tx, *AT, 0))
 
     def put(self, value, *, listing=True):
         """Put a value on the shelf and give its recipe, written."""
 
         def steps(tx):
-            thread = find(tx, AT)
-            draft = ValueDraft(self.serde, self.known, thread.place, listing=listing)
-            recipe = draft.recipe(value)
-            return thread.place, draft, *shelve(tx, thread.place, draft, [recipe])
+            thread = find_thread(tx, AT)
+            draft = ValueDraft(self.serde, self.known, thread.store, for_channels=listing)
+            recipe = draft.make_recipe(value)
+            return thread.store, draft, *write_parts(tx, thread.store, draft, [recipe])
 
         place, draft, recipes, writer = self.engine.write(steps)
         if writer is not None:
@@ -64,17 +64,17 @@ class OwnShelf:
     def get(self, blob, *, known=True):
         """Make the value of a recipe; what is remembered may help."""
         recipe = unpack(blob)
-        recall = self.known.take if known else nothing_known
+        recall = self.known.recall if known else recall_nothing
 
         def steps(tx):
-            thread = find(tx, AT)
-            return thread.place, shelves.fetch(tx, thread.place.shelf, [recipe], recall)
+            thread = find_thread(tx, AT)
+            return thread.store, shelves.fetch_parts(tx, thread.store.store_id, [recipe], recall)
 
         place, parts = self.engine.read(steps)
-        return ValueReading(self.serde, self.known, place, parts).value(recipe)
+        return ValueReading(self.serde, self.known, place, parts).read_value(recipe)
 
     def place(self):
-        return self.engine.read(lambda tx: find(tx, AT)).place
+        return self.engine.read(lambda tx: find_thread(tx, AT)).store
 
     def parts(self):
         """How many parts there are."""

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_agentmem import AgentMemory, AgentMemorySaver
 from langchain_agentmem.errors import StorageError
 from langchain_agentmem.messages.stored_messages import MessagePrototype
-from langchain_agentmem.threads.value_store import LOOSE
+from langchain_agentmem.threads.value_store import LOOSE_START
 from tests.checkpoints.graphs import Line, at, chat_graph, everything, logging_graph
 from tests.support.graphs import at as within
 from tests.upkeep.test_integrity import stored_bytes
@@ -47,11 +47,11 @@ DAMAGES = {
     "checkpoint set metadata = :blob where run_id = 'run'": r"metadata of the checkpoint .* thread 'line'",
     "checkpoint set versions = substr(versions, 2) where run_id = 'run'": r"head of the checkpoint .* 'line'.*checksum",
     "checkpoint set versions = replace(versions, '\"000002.', '\"000003.') where run_id = 'run'": r"thread 'line'",
-    "shelf set listed = 0 where id = (select shelf_id from thread where name = 'chat')": "more parts than it counted",
-    f"shelf set loose = {LOOSE}": "more parts than it counted",
+    "part_store set next_element = 0 where id = (select store_id from thread where name = 'chat')": "more parts than",
+    f"part_store set next_part = {LOOSE_START}": "more parts than it counted",
     "content set body = :blob where id = (select max(content_id) from part)": "is not what was stored",
     "part set checksum = 7 where content_id = (select max(content_id) from part)": "is not what was stored",
-    "part set number = 99999 where content_id = (select max(content_id) from part where form = 'message')": "missing",
+    "part set number = 999 where content_id = (select max(content_id) from part where encoding = 'message')": "missing",
 }
 """From what an accident updates to what a check says of it."""
 

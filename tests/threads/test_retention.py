@@ -12,9 +12,9 @@ from langgraph.types import Command, interrupt
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver, Retention
 from langchain_agentmem.errors import BranchMoved
-from langchain_agentmem.threads.thread_lines import BATCH, MOST_LITTER
+from langchain_agentmem.threads.thread_rows import BATCH_SIZE, MAX_REMOVED
 from langchain_agentmem.threads.value_codec import ValueDraft
-from langchain_agentmem.threads.value_store import hold, shelve
+from langchain_agentmem.threads.value_store import lock_store, write_parts
 from tests.checkpoints.graphs import (
     Line,
     Log,
@@ -33,7 +33,7 @@ from tests.support.transactions import Watched
 from .filled import delta_graph, fill, outer_graph, seen
 from .own_shelf import OwnShelf
 
-TABLES = ("checkpoint", "channel_value", "pending_write", "part", "checkpoint_line", "content")
+TABLES = ("checkpoint", "channel_value", "pending_write", "part", "checkpoint_ns", "content")
 
 
 @pytest.fixture
@@ -119,14 +119,14 @@ class TestKeepLast:
             assert len(ids(saver.list(at("2")))) == 2
 
     def test_a_thread_that_was_long_before_is_cut_a_little_with_every_put(self, keeping, rows):
-        made = long_line(keeping().checkpointer, MOST_LITTER * 3)
+        made = long_line(keeping().checkpointer, MAX_REMOVED * 3)
         memory, left = keeping(keep_last=2), []
         made.saver = memory.checkpointer
         for _ in range(4):
             made.put({"n": -1})
             left.append(len(ids(memory.checkpointer.list(at()))))
-        assert left == [MOST_LITTER * 2 + 1, MOST_LITTER + 2, 3, 2]
-        assert rows(memory)["part"] <= MOST_LITTER + 2
+        assert left == [MAX_REMOVED * 2 + 1, MAX_REMOVED + 2, 3, 2]
+        assert rows(memory)["part"] <= MAX_REMOVED + 2
         assert memory.checkpointer.get(at())["channel_values"] == made.values
 
     def test_putting_a_checkpoint_again_removes_none_that_is_kept(self, keeping):
@@ -176,18 +176,18 @@ class TestWhatGoes:
         assert memory.checkpointer.get(at())["channel_values"] == made.values
         assert most["checkpoint"] <= 2
         assert most["pending_write"] <= 4
-        assert most["channel_value"] <= 4 * (MOST_LITTER + 4)
-        assert most["part"] <= 20 * (MOST_LITTER + 4)
+        assert most["channel_value"] <= 4 * (MAX_REMOVED + 4)
+        assert most["part"] <= 20 * (MAX_REMOVED + 4)
         assert most["content"] <= most["part"]
-        assert memory.admin.stats()["content_bytes"] <= (MOST_LITTER + 4) * 10_000
+        assert memory.admin.stats()["content_bytes"] <= (MAX_REMOVED + 4) * 10_000
 
     def test_writes_that_come_early_stay(self, keeping):
         saver = keeping(keep_last=1).checkpointer
         made = Line(saver)
-        for n in range(2 * MOST_LITTER):
+        for n in range(2 * MAX_REMOVED):
             checkpoint, metadata, new = made.next({"n": n})
             saver.put_writes(at(checkpoint_id=checkpoint["id"]), [("text", f"early {n} " * 100)], "task")
-            if n == MOST_LITTER:
+            if n == MAX_REMOVED:
                 saver.prune(["t"])
             made.config = saver.put(made.config, checkpoint, metadata, new)
             assert saver.get_tuple(at()).pending_writes == [("task", "text", f"early {n} " * 100)]
@@ -198,7 +198,7 @@ class TestWhatGoes:
         first = made.put({"text": "one " * 50})
         made.put({"text": "two"})
         memory.checkpointer.put_writes(first, [("text", "late " * 50)], "task")
-        for n in range(MOST_LITTER):
+        for n in range(MAX_REMOVED):
             made.put({"text": f"{n}"})
         assert memory.checkpointer.get(at())["channel_values"] == made.values
         assert rows(memory)["pending_write"] == memory.admin.stats()["contents"] == 0
@@ -210,15 +210,15 @@ class TestWhatGoes:
             made.put({"text": f"old {n} " * 50, "messages": [HumanMessage(f"{m}", id=f"{m}") for m in range(n)]})
         saver.copy_thread("t", "copy")
         before = everything(saver, "copy")
-        for n in range(2 * MOST_LITTER):
+        for n in range(2 * MAX_REMOVED):
             made.put({"text": f"new {n} " * 50, "messages": [HumanMessage(f"new {n}", id="x")]})
         assert everything(saver, "copy") == before
-        assert rows(memory)["part"] <= 3 * MOST_LITTER
+        assert rows(memory)["part"] <= 3 * MAX_REMOVED
 
     def test_without_a_retention_everything_stays(self, keeping, rows):
         memory = keeping()
-        long_line(memory.checkpointer, 2 * MOST_LITTER)
-        assert rows(memory)["checkpoint"] == rows(memory)["part"] == 2 * MOST_LITTER
+        long_line(memory.checkpointer, 2 * MAX_REMOVED)
+        assert rows(memory)["checkpoint"] == rows(memory)["part"] == 2 * MAX_REMOVED
 
 
 @pytest.mark.sqlite_suffices
@@ -232,7 +232,7 @@ class TestSubgraphs:
         for turn in range(6):
             graph.invoke({"log": [f"{turn}"]}, at(), durability="sync")
             assert len(lengths(memory.checkpointer)) <= 3
-        assert rows(memory)["checkpoint_line"] == 1
+        assert rows(memory)["checkpoint_ns"] == 1
         assert log_of(graph)[-3:] == ["deep", "up", "end"]
 
     def test_those_that_remember_by_themselves_stay(self, keeping):
@@ -357,7 +357,7 @@ class TestMaxAge:
             graph.invoke(Command(resume="yes"), at())
             clock.pass_time(hours=2)
         graph.update_state(at(), {"log": ["put in"]}, as_node="after")
-        assert rows(memory)["checkpoint_line"] == 1
+        assert rows(memory)["checkpoint_ns"] == 1
 
 
 @pytest.mark.sqlite_suffices
@@ -386,7 +386,7 @@ class TestPruning:
     def test_between_two_batches_anybody_may_write(self, url, monkeypatch):
         with AgentMemory(url) as memory, AgentMemory(url, busy_timeout=10) as other:  # who has to wait waits in vain
             made, mine = Line(memory.checkpointer), Line(other.checkpointer, "other")
-            for n in range(5 * BATCH + 50):
+            for n in range(5 * BATCH_SIZE + 50):
                 made.put({"n": n})
             engine, removed = memory.database.engine, []
             write = engine.write
@@ -401,8 +401,8 @@ class TestPruning:
             monkeypatch.setattr(engine, "write", watched)
             memory.checkpointer.prune(["t"])
             monkeypatch.undo()
-            assert sum(removed) == 5 * BATCH + 49
-            assert max(removed) <= BATCH
+            assert sum(removed) == 5 * BATCH_SIZE + 49
+            assert max(removed) <= BATCH_SIZE
             assert lengths(other.checkpointer, "other") == {"": len(removed)}
 
     def test_nothing_but_the_newest_of_each_line_is_left(self, memory, rows):
@@ -417,7 +417,7 @@ class TestPruning:
 
     def test_what_a_retention_has_left_lying_goes_too(self, keeping, rows):
         memory = keeping(keep_last=1)
-        long_line(memory.checkpointer, MOST_LITTER // 2)
+        long_line(memory.checkpointer, MAX_REMOVED // 2)
         memory.checkpointer.prune(["t"])
         assert rows(memory)["part"] == rows(memory)["checkpoint"] == 1
 
@@ -535,10 +535,10 @@ class TestStaleSavers:
     def test_what_another_sweeps_between_reading_and_writing_begins_the_write_anew(self, memory):
         """Which only PostgreSQL lets happen, where it is then tried again."""
         shelf = OwnShelf(memory=memory)
-        stale = shelf.place()._replace(swept=7)
-        draft = ValueDraft(shelf.serde, shelf.known, stale, listing=True)
-        recipe = draft.recipe(["text " * 99])
-        for put in (lambda tx: hold(tx, stale, listed=1), lambda tx: shelve(tx, stale, draft, [recipe])):
+        stale = shelf.place()._replace(sweep_count=7)
+        draft = ValueDraft(shelf.serde, shelf.known, stale, for_channels=True)
+        recipe = draft.make_recipe(["text " * 99])
+        for put in (lambda tx: lock_store(tx, stale, count=1), lambda tx: write_parts(tx, stale, draft, [recipe])):
             with pytest.raises(BranchMoved):
                 memory.database.engine.write(put)
         assert memory.admin.stats()["parts"] == 0
@@ -558,7 +558,7 @@ class TestStaleSavers:
             assert texts_of(graph) == said
 
 
-CHANGES = ("delete_", "insert_", "take_", "lock_", "use_", "clear_", "mark_", "add_", "store_")
+CHANGES = ("delete_", "insert_", "reserve_", "lock_", "set_numbers", "reset_", "mark_", "add_", "store_")
 
 
 def test_whoever_removes_holds_the_shelf_before_anything_else(memory, monkeypatch):
@@ -584,4 +584,4 @@ def test_whoever_removes_holds_the_shelf_before_anything_else(memory, monkeypatc
         monkeypatch.undo()
         changes = [each for each in seen if each.startswith(CHANGES)]
         assert any(each.startswith("delete_") for each in changes), name
-        assert changes[0] in ("lock_shelf", "take_numbers", "clear_litter"), name
+        assert changes[0] in ("lock_store", "reserve_part_numbers", "reset_removed_count"), name

@@ -7,7 +7,7 @@ import pytest
 from langsmith.utils import get_env_var
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.tracing import Tracing, environment_asks_for_tracing
+from langchain_agentmem.tracing import Tracing, has_tracing_env
 
 from .trees import Collector
 
@@ -40,7 +40,7 @@ def quiet_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def forget_environment() -> None:
     get_env_var.cache_clear()
-    environment_asks_for_tracing.cache_clear()
+    has_tracing_env.cache_clear()
 
 
 @pytest.fixture

@@ -32,10 +32,10 @@ class TestListeners:
             UsageMetadataCallbackHandler(), StreamMessagesHandler(lambda chunk: None, subgraphs=False),
             BaseCallbackHandler(), AsyncCallbackHandler(),
         ]  # fmt: skip
-        assert not any(map(tracing_module.listens, silent))
+        assert not any(map(tracing_module.is_step_listener, silent))
         with AgentMemory() as memory:
-            assert not tracing_module.listens(memory.audit.handler())
-        assert all(map(tracing_module.listens, [Loud(), Collector(), Mock(hears_nodes_only=False), object()]))
+            assert not tracing_module.is_step_listener(memory.audit.handler())
+        assert all(map(tracing_module.is_step_listener, [Loud(), Collector(), Mock(hears_nodes_only=False), object()]))
 
     @pytest.mark.parametrize("name", ["LANGSMITH_TRACING", "LANGCHAIN_TRACING_V2"])
     def test_the_environment_is_heard_before_langsmith_is_loaded(self, monkeypatch, name):

@@ -10,7 +10,7 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.config import var_child_runnable_config
 
-from langchain_agentmem.base.concurrency import in_worker, on_callers_loop
+from langchain_agentmem.base.concurrency import run_in_worker, run_on_callers_loop
 
 from .trees import remember, shape
 
@@ -50,13 +50,13 @@ class TestNesting:
 
         async def parts():
             names = "memory.facts.extract", "memory.archival.write"
-            await asyncio.gather(*(in_worker(partial(part, name)) for name in names))
+            await asyncio.gather(*(run_in_worker(partial(part, name)) for name in names))
 
         def work():
             with tracing.step("memory.compaction.run", config=traced_by):
-                on_callers_loop(parts)
+                run_on_callers_loop(parts)
 
-        await in_worker(work)
+        await run_in_worker(work)
         (run,) = collector.roots
         add = [("memory.conversation.add", [])]
         assert sorted(shape(child) for child in run.child_runs) == [

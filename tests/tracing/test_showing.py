@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from langchain_agentmem.tracing import summary
+from langchain_agentmem.tracing import summarize_value
 
 
 @dataclass
@@ -22,9 +22,9 @@ class TestPlainValues:
             (Part(datetime(2026, 1, 2, tzinfo=UTC), ("x",)), {"when": "2026-01-02T00:00:00+00:00", "names": ["x"]}),
             (ValueError("bad"), "bad"),
         ):  # fmt: skip
-            assert summary(value) == readable
-            json.dumps(summary(value), allow_nan=False).encode()
+            assert summarize_value(value) == readable
+            json.dumps(summarize_value(value), allow_nan=False).encode()
         endless: list[Any] = []
         endless.append(endless)
 
-        assert "…" in json.dumps(summary(endless), ensure_ascii=False)
+        assert "…" in json.dumps(summarize_value(endless), ensure_ascii=False)

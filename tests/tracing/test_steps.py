@@ -9,9 +9,9 @@ from langsmith import tracing_context
 from langsmith.utils import get_env_var
 
 from langchain_agentmem import tracing as tracing_module
-from langchain_agentmem.base.concurrency import in_worker, on_callers_loop
+from langchain_agentmem.base.concurrency import run_in_worker, run_on_callers_loop
 from langchain_agentmem.base.events import Hooks
-from langchain_agentmem.tracing import SILENT, Tracing
+from langchain_agentmem.tracing import NULL_STEP, Tracing
 from tests.support.waiting import cancelled
 
 from .trees import aremember, never, remember
@@ -22,11 +22,11 @@ class TestSilence:
         with tracing.step("memory.conversation.add", inputs=never) as step:
             step.finish(never)
 
-        assert not step.listening
+        assert not step.has_listeners
 
     def test_a_detail_is_heard_by_nobody(self, collector, traced_by, heard):
         tracing = Tracing(Hooks([heard.append]))
-        with tracing.step("memory.recall.inject", config=traced_by), SILENT as step:
+        with tracing.step("memory.recall.inject", config=traced_by), NULL_STEP as step:
             step.finish(never)
 
         assert collector.shapes == [("memory.recall.inject", [])]
@@ -35,11 +35,11 @@ class TestSilence:
     def test_turning_langsmith_off_for_a_block_is_silence(self, tracing, monkeypatch):
         steps = []
         RunnableLambda(lambda _: steps.append(remember(tracing))).invoke(None)
-        assert not steps[0].listening
+        assert not steps[0].has_listeners
         monkeypatch.setenv("LANGSMITH_TRACING", "true")
         get_env_var.cache_clear()
         with tracing_context(enabled=False):
-            assert not remember(tracing).listening
+            assert not remember(tracing).has_listeners
             assert not tracing_module.may_be_traced(None)
 
     def test_a_maybe_that_comes_to_nothing_computes_nothing(self, tracing, monkeypatch):
@@ -116,9 +116,9 @@ class TestRuns:
 
         def operation():
             with tracing.step("memory.conversation.add", config=traced_by):
-                on_callers_loop(wait)
+                run_on_callers_loop(wait)
 
-        task = asyncio.create_task(in_worker(operation))
+        task = asyncio.create_task(run_in_worker(operation))
         await begun.wait()
         await cancelled(task)
 

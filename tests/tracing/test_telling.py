@@ -47,7 +47,7 @@ class TestHooksAndLog:
         with Tracing().step("memory.conversation.add", inputs=never) as step:
             step.finish(never)
 
-        assert not step.listening
+        assert not step.has_listeners
         assert [record.getMessage() for record in caplog.records if record.name == logger.name] == [
             "memory.conversation.add 1.2 ms"
         ]

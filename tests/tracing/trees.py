@@ -12,7 +12,7 @@ from langchain_core.tracers.base import BaseTracer
 from langchain_core.tracers.schemas import Run
 from langgraph.graph import START, StateGraph
 
-from langchain_agentmem.base.concurrency import in_worker
+from langchain_agentmem.base.concurrency import run_in_worker
 
 Shape: TypeAlias = "tuple[str, list[Shape]]"
 
@@ -83,7 +83,7 @@ def remember(tracing: Any, **options: Any) -> Any:
 
 async def aremember(tracing: Any, **options: Any) -> Any:
     """The same, in an async call."""
-    return await in_worker(partial(remember, tracing, **options))
+    return await run_in_worker(partial(remember, tracing, **options))
 
 
 async def traced(call: Callable[[], Awaitable[Any]]) -> Collector:

@@ -4,13 +4,13 @@ from contextlib import closing
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.storage import open_engine
-from langchain_agentmem.storage.transfer import TABLES, reading
+from langchain_agentmem.storage.transfer import TABLES, open_rows
 
 
 def rows(url: str) -> dict:
     """Everything that is stored but the index."""
-    with closing(open_engine(url)) as engine, reading(engine) as found:
-        return {table.name: list(found.table(table)[1]) for table in TABLES}
+    with closing(open_engine(url)) as engine, open_rows(engine) as found:
+        return {table.name: list(found.table_rows(table)[1]) for table in TABLES}
 
 
 def copied(source: str, target: str, **options):

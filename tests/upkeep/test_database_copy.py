@@ -14,7 +14,7 @@ from langchain_agentmem.storage.transfer import TABLES
 from tests.upkeep.copies import copied, rows, same
 
 MADE_ANEW = (
-    "agentmem_migration", "lease", "search_index", "search_waiting", "search_pgvector", "receipt",
+    "agentmem_migration", "lease", "search_index", "search_unindexed", "search_pgvector", "receipt",
 )  # fmt: skip
 """The beginnings of the names of tables that are not copied, those that FTS5 keeps for its index included."""
 
@@ -59,7 +59,7 @@ class TestInterruptions:
         for doing in ("copying", "checking"):
 
             def stop(at, doing=doing):
-                if at.doing.startswith(doing) and at.done > at.total / 2:
+                if at.stage.startswith(doing) and at.done > at.total / 2:
                     raise KeyboardInterrupt
 
             with pytest.raises(KeyboardInterrupt):

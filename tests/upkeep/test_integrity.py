@@ -203,9 +203,9 @@ class TestErasing:
             config = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
             saver.put(config, checkpoint, {}, {"messages": "1"})
             assert WORDS["text"] in repr(saver.get_tuple(config))
-            assert saver._coding.known._known
+            assert saver._codec.known._known
             memory.erase(namespace=())
-            assert saver._coding.known._known == {}
+            assert saver._codec.known._known == {}
 
     def test_what_is_gone_is_told_and_forgotten_even_if_the_storage_cannot_be_rewritten(self, monkeypatch):
         told = []
@@ -229,7 +229,7 @@ class TestVerifying:
         return memory
 
     def test_damage_is_found(self, filled, raw):
-        index = "search_waiting" if filled.database.engine.dialect == "sqlite" else "search_index"
+        index = "search_unindexed" if filled.database.engine.dialect == "sqlite" else "search_index"
         for damage, problem in (
             ("update content set body = :body where id = (select min(id) from content)", "not what was stored"),
             ("insert into content (hash, body) values (:hash, :body)", "nothing refers to"),

@@ -139,7 +139,7 @@ class TestBranches:
         draft.fork("deep")
         memory.layers("main").core.set("name", "Ben")
         found = memory.admin.branches()
-        assert [(each.namespace, each.name, each.parent, each.own) for each in found] == [
+        assert [(each.namespace, each.name, each.parent, each.own_entries) for each in found] == [
             ((), "main", None, 1),
             (("ada",), "main", None, 1),
             (("ada",), "draft", "main", 1),

@@ -13,7 +13,7 @@ from langchain_agentmem.upkeep.admin import Admin
 
 @pytest.fixture
 def filled(memory, monkeypatch):
-    monkeypatch.setattr(transfer, "PAGE", 8)
+    monkeypatch.setattr(transfer, "PAGE_ROWS", 8)
     monkeypatch.setattr(sqlite, "BACKUP_PAGES", 8)
     for label in ("ada", "ben"):
         chat = memory.conversation("talk", (label,))
@@ -30,8 +30,8 @@ class Watching:
 
     def __call__(self, at) -> None:
         assert 0 <= at.done <= at.total
-        assert at.done >= self.told[at.doing][-1] if self.told[at.doing] else True
-        self.told[at.doing].append(at.done)
+        assert at.done >= self.told[at.stage][-1] if self.told[at.stage] else True
+        self.told[at.stage].append(at.done)
         self.last = at
 
 

@@ -12,7 +12,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.encryption_key import EncryptionKey
 from langchain_agentmem.errors import DatabaseBusy, DatabaseUnreadable, ForeignDatabase, InvalidInput, StorageError
 from langchain_agentmem.storage import encrypted_database
-from langchain_agentmem.storage.encrypted_database import connected, sqlcipher
+from langchain_agentmem.storage.encrypted_database import connect, sqlcipher
 from langchain_agentmem.upkeep.admin import Admin
 from tests.conftest import KEY
 from tests.storage.test_encryption import readable
@@ -23,7 +23,7 @@ OTHER = bytes(32)
 def digest(path, key=None) -> str:
     """Of all that a database holds."""
     seen = hashlib.sha256()
-    with closing(connected(path, EncryptionKey.of(key))) as connection:
+    with closing(connect(path, EncryptionKey.of(key))) as connection:
         tables = connection.execute("select name, sql from sqlite_master where rootpage > 0 order by name").fetchall()
         for name, sql in tables:
             seen.update(repr((name, sql)).encode())
@@ -101,7 +101,7 @@ class TestRefused:
     def test_who_has_the_old_key_and_waits_finds_no_database(self, path, monkeypatch):
         key, export = EncryptionKey.of("a passphrase"), encrypted_database._export
         Admin.rekey(path, new_key="a passphrase")
-        with closing(connected(path, key, timeout=60, isolation_level=None, check_same_thread=False)) as late:
+        with closing(connect(path, key, timeout=60, isolation_level=None, check_same_thread=False)) as late:
 
             def exported(*given):
                 waiting.append(pool.submit(late.execute, "begin immediate"))

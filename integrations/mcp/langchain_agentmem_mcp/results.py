@@ -11,9 +11,9 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from langchain_agentmem import harmless
+from langchain_agentmem import sanitize_text
 
-Recalled = Annotated[str, AfterValidator(harmless)]
+Recalled = Annotated[str, AfterValidator(sanitize_text)]
 
 
 class Why(BaseModel):

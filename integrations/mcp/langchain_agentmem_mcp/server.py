@@ -15,7 +15,7 @@ from mcp.server.mcpserver.tools import Tool
 from mcp.types import INVALID_PARAMS, ToolAnnotations
 from pydantic import AnyHttpUrl, Field, ValidationError, create_model
 
-from langchain_agentmem import AgentMemory, InvalidInput, harmless
+from langchain_agentmem import AgentMemory, InvalidInput, sanitize_text
 from langchain_agentmem_mcp.access import Access
 from langchain_agentmem_mcp.tools import LONGEST, Tools, answering
 
@@ -103,7 +103,7 @@ class _Tool(Tool):
         except ValidationError as error:
             wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:10])
             told = f"{self.name} was not done, since its arguments are wrong ({', '.join(fields)}): {wrong}."
-            raise ToolError(harmless(told)) from error
+            raise ToolError(sanitize_text(told)) from error
         return await super().run(arguments, context, convert_result)
 
 

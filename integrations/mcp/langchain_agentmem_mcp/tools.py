@@ -14,7 +14,7 @@ from typing import Annotated, Literal, ParamSpec, TypeVar
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import BeforeValidator, Field
 
-from langchain_agentmem import AgentMemory, AgentMemoryError, InvalidInput, KGMemory, LayeredMemory, harmless
+from langchain_agentmem import AgentMemory, AgentMemoryError, InvalidInput, KGMemory, LayeredMemory, sanitize_text
 from langchain_agentmem_mcp import results
 from langchain_agentmem_mcp.access import Access, Namespace
 
@@ -64,7 +64,7 @@ def answering(error: type[Exception]) -> Callable[[Callable[P, Awaitable[T]]], C
             try:
                 return await do(*args, **kwargs)
             except InvalidInput as refused:
-                raise error(harmless(str(refused))) from refused
+                raise error(sanitize_text(str(refused))) from refused
             except AgentMemoryError as failed:
                 # What it says may name files and hosts; its kind says enough.
                 raise error(" ".join((type(failed).__doc__ or "").split())) from failed
@@ -205,7 +205,7 @@ class Tools:
         if await layers.archival.adelete(record_id):
             return results.Gone(deleted=True)
         corrections, whose = self._memory.corrections, layers.namespace
-        fact = await corrections.apresent("fact", record_id, namespace=whose, branch=self._branch)
+        fact = await corrections.acurrent("fact", record_id, namespace=whose, branch=self._branch)
         there = fact.value is not None
         if there:
             await corrections.adelete("fact", record_id, by=ROLE, namespace=whose, branch=self._branch)

@@ -12,7 +12,7 @@ import subprocess
 import pytest
 from langchain_agentmem_mcp.command import main
 
-from langchain_agentmem import AgentMemory, harmless
+from langchain_agentmem import AgentMemory, sanitize_text
 
 from .served import COMMAND, INITIALIZE, TOKENS, environment
 
@@ -46,7 +46,7 @@ def test_it_serves_what_it_was_told_to_and_ends_when_it_is_interrupted_while_it_
 
         ask(1, "initialize", **INITIALIZE["params"])
         [entry] = ask(2, "tools/call", name="read_core_memory", arguments={})["structuredContent"]["entries"]
-        assert (entry["key"], entry["value"]) == ("fruit", harmless(odd))
+        assert (entry["key"], entry["value"]) == ("fruit", sanitize_text(odd))
         assert ask(3, "tools/call", name="remember", arguments={"text": "x"})["isError"]
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130

@@ -1,15 +1,15 @@
 -- The audit trail. Lists come as JSON.
 
--- fragment: audit_below
+-- fragment: from_audit_within
 from audit a
 join namespace n on n.id = a.namespace_id
 where n.path >= :low and n.path < :high
 
--- fragment: audit_entry
+-- fragment: audit_columns
 a.sequence, n.path, a.key, a.kind, a.hidden, a.conversation, a.thread, a.created_at, a.junk, a.status, a.mark, a.archived,
-    a.shelf_id, a.messages, a.body, a.document_id
+    a.store_id, a.messages, a.body, a.document_id
 
--- name: audit_lock
+-- name: lock_audit_head
 -- The end of the chain, for an operation that writes.
 select sequence, link, indexed from audit_head where id = 1 {for_update};
 
@@ -19,27 +19,27 @@ select sequence, link, indexed from audit_head where id = 1;
 -- name: audit_add
 insert into audit (
     sequence, link, digest, salt, namespace_id, key, kind, hidden, conversation, thread, created_at, junk, status, mark,
-    archived, shelf_id, messages, body
+    archived, store_id, messages, body
 )
 values (
     :sequence, :link, :digest, :salt, :namespace, :key, :kind, :hidden, :conversation, :thread, :created_at, :junk,
-    :status, :mark, :archived, :shelf, :messages, :body
+    :status, :mark, :archived, :store, :messages, :body
 );
 
 -- name: audit_move_head
 update audit_head set sequence = :sequence, link = :link where id = 1;
 
--- name: audit_note_indexed
+-- name: audit_set_indexed
 update audit_head set indexed = :sequence where id = 1;
 
--- name: audit_rows
-select {audit_entry}, a.conversation as name, null as source, null as actor
+-- name: audit_entries
+select {audit_columns}, a.conversation as name, null as source, null as actor
 from audit a
 join namespace n on n.id = a.namespace_id
 where a.sequence {in_numbers sequences}
 order by a.sequence;
 
--- name: audit_named
+-- name: audit_entries_of_keys
 -- Which entries some ids name, without what they say.
 select a.sequence, a.key, a.kind, a.status
 from namespace n
@@ -47,9 +47,9 @@ join audit a on a.namespace_id = n.id
 where n.path = :path and a.key {in_texts keys}
 order by a.sequence;
 
--- name: audit_between
+-- name: audit_entries_between
 -- Entries from one place of the chain on, erased ones left out.
-select {audit_entry}
+select {audit_columns}
 from audit a
 join namespace n on n.id = a.namespace_id
 where a.sequence > :after and a.sequence <= :upto
@@ -63,7 +63,7 @@ where namespace_id = (select id from namespace where path = :path) and kind = :k
 order by sequence desc
 limit cast(:limit as bigint);
 
--- name: audit_newest_in
+-- name: audit_conversation_newest
 -- The same of one conversation.
 select sequence from audit
 where namespace_id = (select id from namespace where path = :path) and conversation = :conversation and kind = :kind
@@ -71,30 +71,30 @@ where namespace_id = (select id from namespace where path = :path) and conversat
 order by sequence desc
 limit cast(:limit as bigint);
 
--- name: audit_following
+-- name: audit_next
 select sequence from audit
 where namespace_id = (select id from namespace where path = :path) and kind = :kind and hidden = cast(:hidden as bigint)
     and sequence > :after
 order by sequence
 limit cast(:limit as bigint);
 
--- name: audit_following_in
+-- name: audit_conversation_next
 select sequence from audit
 where namespace_id = (select id from namespace where path = :path) and conversation = :conversation and kind = :kind
     and hidden = cast(:hidden as bigint) and sequence > :after
 order by sequence
 limit cast(:limit as bigint);
 
--- name: audit_marked
+-- name: audit_entries_of_mark
 -- What bears one mark.
 select a.sequence, a.hidden, a.status from audit a
 where a.namespace_id = (select id from namespace where path = :path) and a.kind = :kind
     and a.mark = :mark
 order by a.sequence;
 
--- name: audit_of_status
+-- name: audit_todos
 -- Todos of one status, the oldest first.
-select {audit_entry}
+select {audit_columns}
 from namespace n
 join audit a on a.namespace_id = n.id
 where n.path = :path and a.status = :status and a.hidden = 0
@@ -121,27 +121,27 @@ where a.sequence > :after and n.path >= :low and n.path < :high and a.created_at
 order by a.sequence
 limit cast(:limit as bigint);
 
--- name: audit_within
+-- name: audit_entries_within
 -- Entries of the namespaces in a range of paths, in the order of the chain. The plus keeps an engine from gathering and
 -- sorting all of them for each page.
-select {audit_entry}
+select {audit_columns}
 from audit a
 join namespace n on n.id = +a.namespace_id
 where a.sequence > :after and n.path >= :low and n.path < :high
 order by a.sequence
 limit cast(:limit as bigint);
 
--- name: audit_in_range
+-- name: audit_page_within
 -- Some entries of the namespaces in a range of paths.
-select {audit_entry}
+select {audit_columns}
 from namespace n
 join audit a on a.namespace_id = n.id
 where n.path >= :low and n.path < :high
 limit cast(:limit as bigint);
 
--- name: audit_of_name
+-- name: audit_page_of_conversation
 -- Those of one conversation or thread. Written so, each has its index.
-select {audit_entry}
+select {audit_columns}
 from namespace n
 join audit a on (a.namespace_id = n.id and a.conversation = :name) or (a.namespace_id = n.id and a.thread = :name)
 where n.path >= :low and n.path < :high
@@ -151,31 +151,31 @@ limit cast(:limit as bigint);
 -- Leaves what the chain needs, of which nothing can be known.
 update audit
 set salt = null, namespace_id = null, key = null, kind = null, hidden = null, conversation = null, thread = null,
-    created_at = null, junk = null, status = null, mark = null, archived = null, shelf_id = null,
+    created_at = null, junk = null, status = null, mark = null, archived = null, store_id = null,
     messages = null, body = null, document_id = null
 where sequence = :sequence;
 
--- name: audit_find_shelf
--- The shelf of the newest call with a mark.
-select id, swept from shelf
+-- name: audit_find_store
+-- The part store of the newest call with a mark.
+select id, sweep_count from part_store
 where id = (
-    select shelf_id from audit
+    select store_id from audit
     where namespace_id = :namespace and kind = 'call' and mark = :mark
     order by sequence desc limit 1
 );
 
 -- name: audit_recipes
--- What the entries that are left need of a shelf.
+-- What the entries that are left need of a part store.
 select a.sequence, a.messages from audit a
 where a.namespace_id = (select id from namespace where path = :path) and a.kind = 'call'
-    and a.mark = :mark and a.shelf_id = :shelf and a.sequence > :after
+    and a.mark = :mark and a.store_id = :store and a.sequence > :after
 order by a.sequence
 limit cast(:limit as bigint);
 
 -- name: audit_chain
 -- Places of the chain, with all that the digests stand for.
 select a.sequence, a.link, a.digest, a.salt, a.namespace_id, n.path, a.key, a.kind, a.hidden, a.conversation, a.thread,
-    a.created_at, a.junk, a.status, a.mark, a.archived, a.document_id, a.shelf_id, a.messages, a.body
+    a.created_at, a.junk, a.status, a.mark, a.archived, a.document_id, a.store_id, a.messages, a.body
 from audit a
 left join namespace n on n.id = a.namespace_id
 where a.sequence > :after

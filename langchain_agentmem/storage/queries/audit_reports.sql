@@ -9,20 +9,20 @@ select count(*) as entries, coalesce(sum(a.archived), 0) as archived, coalesce(s
     coalesce(sum(case when a.created_at < :since and a.archived = 0 then 1 else 0 end), 0) as archivable,
     coalesce(sum(case when a.created_at < :since and a.archived = 0 then length(a.body) else 0 end), 0)
         as archivable_size
-{audit_below};
+{from_audit_within};
 
 -- name: audit_message_sizes
 -- Bytes of the different messages that model calls were given or answered with.
 select coalesce(sum(length(c.body)), 0) as bytes
 from (
     select distinct content_id from part
-    where shelf_id in (
-        select a.shelf_id {audit_below} and a.shelf_id is not null
+    where store_id in (
+        select a.store_id {from_audit_within} and a.store_id is not null
     )
 ) m
 join content c on c.id = m.content_id;
 
--- name: audit_newest_within
+-- name: audit_newest_start
 -- The entry behind which the newest begin. The plus keeps an engine from sorting all of them.
 select a.sequence
 from audit a
@@ -33,28 +33,28 @@ limit 1 offset cast(:skip as bigint);
 
 -- name: audit_open_todos
 -- Todos that are open and shown, the oldest first.
-select {audit_entry}
-{audit_below} and a.status = 'open' and a.hidden = 0
+select {audit_columns}
+{from_audit_within} and a.status = 'open' and a.hidden = 0
 order by a.sequence
 limit cast(:limit as bigint);
 
 -- name: audit_junk_counts
 -- How many entries are hidden by the same rules.
 select a.junk, count(*) as entries
-{audit_below} and a.junk is not null
+{from_audit_within} and a.junk is not null
 group by a.junk;
 
--- name: audit_count_hours
+-- name: audit_counts_by_hour
 -- Entries of each hour since a time; an hour is 3,600,000,000 microseconds.
 select a.created_at / cast(3600000000 as bigint) as hour, count(*) as entries
-{audit_below} and a.created_at >= :since
+{from_audit_within} and a.created_at >= :since
 group by a.created_at / cast(3600000000 as bigint);
 
 -- name: audit_conversations
 -- The conversations that had most prompts, those with most first, each with the number of all conversations.
 select n.path, a.conversation, count(*) as entries, sum(case when a.hidden = 1 then 1 else 0 end) as junk,
-    max(a.created_at) as last_at, count(*) over () as found
-{audit_below} and a.conversation is not null and a.kind in ('exchange', 'call')
+    max(a.created_at) as last_at, count(*) over () as total
+{from_audit_within} and a.conversation is not null and a.kind in ('exchange', 'call')
 group by n.path, a.conversation
 order by count(*) desc, max(a.created_at) desc, n.path, a.conversation
 limit cast(:limit as bigint);

@@ -43,7 +43,7 @@ with spaces as (
 ), threads as (
     select id from thread where namespace_id in (select id from spaces)
 ), lines as (
-    select id from checkpoint_line where thread_id in (select id from threads)
+    select id from checkpoint_ns where thread_id in (select id from threads)
 ), blobs as (
     select length(value) as size from blob where namespace_id in (select id from spaces)
 ), memories as (
@@ -56,8 +56,8 @@ select
     (select count(*) from entries where replaces is null and kind = 'round') as rounds,
     (select count(*) from entries where replaces is not null) as edits,
     (select count(*) from threads) as threads,
-    (select count(*) from checkpoint where line_id in (select id from lines)) as checkpoints,
-    (select count(*) from pending_write where line_id in (select id from lines)) as writes,
+    (select count(*) from checkpoint where ns_id in (select id from lines)) as checkpoints,
+    (select count(*) from pending_write where ns_id in (select id from lines)) as writes,
     (select count(*) from blobs) as blobs,
     (select coalesce(sum(size), 0) from blobs) as blob_bytes,
     (select count(*) from item where namespace_id in (select id from spaces)) as items,
@@ -96,9 +96,9 @@ join entry e on e.branch_id = b.id
 group by b.id, b.name, b.head
 having max(e.position) > b.head;
 
--- name: wrong_counts
+-- name: wrong_message_counts
 -- Branches that count another number of messages than they have.
-select b.name, b.messages, count(e.id) as found
+select b.name, b.messages, count(e.id) as actual
 from branch b
 left join entry e on e.branch_id = b.id and e.replaces is null and e.kind = 'message'
 group by b.id, b.name, b.messages

@@ -2,27 +2,27 @@
 
 -- name: compactions
 -- The newest ones of a lane, without their bodies.
-select id, digest, reached, slot
+select id, digest, message_count, slot
 from compaction
-where branch_id = :branch and lane = :lane and id < :before
+where branch_id = :branch and context = :context and id < :before
 order by id desc
 limit cast(:limit as bigint);
 
 -- name: compaction
-select c.id, c.lane, c.digest, c.reached, c.slot, c.created_at, c.checksum, c.body
+select c.id, c.context, c.digest, c.message_count, c.slot, c.created_at, c.checksum, c.body
 from compaction c
 where c.id = :id and c.branch_id = :branch;
 
 -- name: newest_compactions
 -- The newest ones of all lanes.
-select id, lane, digest, reached, slot, created_at, checksum, body from compaction
+select id, context, digest, message_count, slot, created_at, checksum, body from compaction
 where branch_id = :branch
 order by id desc
 limit cast(:limit as bigint);
 
 -- name: insert_compaction
-insert into compaction (branch_id, lane, digest, reached, slot, created_at, checksum, body)
-values (:branch, :lane, :digest, :reached, :slot, :now, :checksum, :body)
+insert into compaction (branch_id, context, digest, message_count, slot, created_at, checksum, body)
+values (:branch, :context, :digest, :message_count, :slot, :now, :checksum, :body)
 returning id;
 
 -- name: delete_compactions
@@ -32,8 +32,8 @@ delete from compaction where branch_id = :branch and (slot is null or slot >= :s
 -- name: prune_compactions
 -- All of a lane but the newest.
 delete from compaction
-where branch_id = :branch and lane = :lane and id not in (
-    select id from compaction where branch_id = :branch and lane = :lane order by id desc limit cast(:limit as bigint)
+where branch_id = :branch and context = :context and id not in (
+    select id from compaction where branch_id = :branch and context = :context order by id desc limit cast(:limit as bigint)
 );
 
 -- name: compactions_after
@@ -47,15 +47,15 @@ select id as slot from entry where branch_id = :branch and key = :key and replac
 -- Messages from one place of a conversation to another, both included.
 select {entry_columns}
 from entry slot
-{version_that_counts}
+{join_current_version}
 where slot.branch_id = :branch and slot.replaces is null and slot.kind <> 'round'
     and slot.id >= :first and slot.id <= :last
 order by slot.position, slot.id;
 
--- name: branch_counts
+-- name: conversation_state
 -- A conversation's newest place, how many messages it has, its newest compaction in use, and the row written last.
 select b.id, b.created_at, b.head, b.messages,
-    (select max(c.id) from compaction c where c.branch_id = b.id and c.lane = 'log') as compaction,
+    (select max(c.id) from compaction c where c.branch_id = b.id and c.context = 'log') as compaction,
     (select e.id from entry e where e.branch_id = b.id order by e.position desc, e.id desc limit 1) as last
 from branch b
 join namespace n on n.id = b.namespace_id
@@ -70,7 +70,7 @@ left join content a on a.id = v.attachments_id
 where v.branch_id = :branch and v.id > :slot
 order by v.position, v.id;
 
--- name: compactions_naming
+-- name: compactions_with_word
 -- Those of a conversation whose bodies hold a word, the oldest first.
 select id from compaction where branch_id = :branch and instr(body, cast(:word as {blob})) > 0 order by id;
 
@@ -78,7 +78,7 @@ select id from compaction where branch_id = :branch and instr(body, cast(:word a
 -- Some messages of a conversation, as they are now.
 select v.kind, v.key, v.created_at, c.body
 from entry slot
-join entry v on v.id = ({version})
+join entry v on v.id = ({current_version})
 join content c on c.id = v.content_id
 where slot.branch_id = :branch and slot.replaces is null and slot.kind <> 'round'
     and slot.key {in_texts keys};

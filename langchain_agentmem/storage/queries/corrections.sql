@@ -1,12 +1,12 @@
 -- Corrections: versions that a person wrote with `memory.corrections`. What belongs to a correction is JSON.
 
--- name: sign_memory
+-- name: set_correction
 update memory set correction = :correction where id = :id;
 
 -- name: corrections_within
 -- The corrections in a range of namespaces, the newest first; with a kind those of one key, on a named branch or of a
 -- thread. An empty thread means any.
-select m.id, n.path, b.kind as place, m.kind, m.key, b.name, a.name as thread, m.actor,
+select m.id, n.path, b.kind as branch_kind, m.kind, m.key, b.name, a.name as thread, m.actor,
     m.written_at, m.correction
 from namespace n
 join branch b on b.namespace_id = n.id
@@ -30,7 +30,7 @@ left join content c on c.id = m.content_id
 where n.path >= :low and n.path < :high
 order by m.id;
 
--- name: forget_corrected_facts
+-- name: clear_fact_corrections
 -- Those of a fact that a message told which is gone.
 update memory set correction = null
 where correction is not null and kind = 'fact' and key = :key and branch_id in (

@@ -1,88 +1,88 @@
 -- Facts, looked up by what they are about. A view is as in memory.sql.
 
--- fragment: shown_facts
+-- fragment: visible_facts
 -- On one branch alone there is one version of each at a time, and no newer one. Of a long line most branches hold little: what
 -- lies there is read once, and each fact is looked up on the others. What a fact says is among what else belongs to it, and its
 -- text is for searches.
-crowded (branch_id, up_to) as materialized (
-    select l.branch_id, l.up_to from line l where exists (
+large_branches (branch_id, up_to) as materialized (
+    select l.branch_id, l.up_to from lineage l where exists (
         select 1 from memory m where m.branch_id = l.branch_id and m.kind = :kind limit 1 offset 20
     )
-), told_elsewhere (key) as materialized (
-    select x.key from line cross join {lookup memory x} x.branch_id = line.branch_id and x.kind = :kind
-    and line.branch_id not in (select branch_id from crowded) {end_lookup x}
+), other_keys (key) as materialized (
+    select x.key from lineage cross join {lookup memory x} x.branch_id = lineage.branch_id and x.kind = :kind
+    and lineage.branch_id not in (select branch_id from large_branches) {end_lookup x}
     union all
-    select m.key from live cross join memory m where m.group_id = live.group_id and m.kind = :kind
+    select m.key from open_groups cross join memory m where m.group_id = open_groups.group_id and m.kind = :kind
 ), visible as (
     select x.* from seen x
-    where x.deleted = 0 and not ((select count(*) from line) + (select count(*) from live) > 1 and (
-        x.key in (select key from told_elsewhere) and exists ({newer})
-        or exists (select 1 from crowded l cross join {newer_there})
+    where x.deleted = 0 and not ((select count(*) from lineage) + (select count(*) from open_groups) > 1 and (
+        x.key in (select key from other_keys) and exists ({newer})
+        or exists (select 1 from large_branches l cross join {newer_on_level})
     ))
 )
-select coalesce(r.origin, r.id) as number, r.branch_id, r.kind, r.key, r.label, r.importance, r.expires_at, r.extra,
+select coalesce(r.copy_of, r.id) as number, r.branch_id, r.kind, r.key, r.label, r.importance, r.expires_at, r.extra,
     r.created_at, r.written_at, r.source, r.actor, null as thread, cast('' as {blob}) as body
 from visible r
 order by number
 
 -- fragment: live_facts
 -- The condition on facts x that have no place yet.
-x.group_id = live.group_id and x.kind = :kind and x.origin is null and x.id <= live.up_to
+x.group_id = open_groups.group_id and x.kind = :kind and x.copy_of is null and x.id <= open_groups.up_to
 
 -- name: facts_of_subjects
 -- Those that a view shows of some subjects. `+` has SQLite go by the names: what else it could go by would lead it through all
 -- that a branch has.
 with {view}, wanted (key) as materialized ({texts keys}), seen as (
-    select x.* from line cross join wanted cross join {lookup memory x}
-        x.branch_id = line.branch_id and x.subject = wanted.key and x.kind = :kind and +x.until > line.up_to
-        and +x.position <= line.up_to {end_lookup x}
+    select x.* from lineage cross join wanted cross join {lookup memory x}
+        x.branch_id = lineage.branch_id and x.subject = wanted.key and x.kind = :kind and +x.until > lineage.up_to
+        and +x.position <= lineage.up_to {end_lookup x}
     union all
-    select x.* from live cross join {lookup memory x} {live_facts} and x.subject in (select key from wanted) {end_lookup x}
-), {shown_facts};
+    select x.* from open_groups cross join {lookup memory x} {live_facts} and x.subject in (select key from wanted) {end_lookup x}
+), {visible_facts};
 
--- name: facts_of_things
+-- name: facts_of_predicates
 -- Those that a view shows of some subjects with some labels.
 with {view}, wanted (subject, label) as materialized ({pairs keys}), seen as (
-    select x.* from line cross join wanted cross join {lookup memory x}
-        x.branch_id = line.branch_id and x.subject = wanted.subject and x.kind = :kind and x.label = wanted.label
-        and +x.until > line.up_to and +x.position <= line.up_to {end_lookup x}
+    select x.* from lineage cross join wanted cross join {lookup memory x}
+        x.branch_id = lineage.branch_id and x.subject = wanted.subject and x.kind = :kind and x.label = wanted.label
+        and +x.until > lineage.up_to and +x.position <= lineage.up_to {end_lookup x}
     union all
-    select x.* from live cross join {lookup memory x}
+    select x.* from open_groups cross join {lookup memory x}
         {live_facts} and (x.subject, x.label) in (select subject, label from wanted) {end_lookup x}
-), {shown_facts};
+), {visible_facts};
 
 -- name: facts_of_triples
 -- Those that a view shows of some subjects with some labels and objects.
 with {view}, wanted (subject, label, object) as materialized ({triples keys}), seen as (
-    select x.* from line cross join wanted cross join {lookup memory x}
-        x.branch_id = line.branch_id and x.subject = wanted.subject and x.kind = :kind and x.label = wanted.label
-        and x.object = wanted.object and x.until > line.up_to and +x.position <= line.up_to {end_lookup x}
+    select x.* from lineage cross join wanted cross join {lookup memory x}
+        x.branch_id = lineage.branch_id and x.subject = wanted.subject and x.kind = :kind and x.label = wanted.label
+        and x.object = wanted.object and x.until > lineage.up_to and +x.position <= lineage.up_to {end_lookup x}
     union all
-    select x.* from live cross join {lookup memory x}
+    select x.* from open_groups cross join {lookup memory x}
         {live_facts} and (x.subject, x.label, x.object) in (select subject, label, object from wanted) {end_lookup x}
-), {shown_facts};
+), {visible_facts};
 
 -- name: facts_of_objects
 -- Those that a view shows of some objects, and with certain labels, where such are given.
 with {view}, wanted (key) as materialized ({texts keys}), chosen (key) as materialized ({texts labels}), seen as (
-    select x.* from line cross join wanted cross join {lookup memory x}
-        x.branch_id = line.branch_id and x.object = wanted.key and x.kind = :kind and +x.until > line.up_to
-        and +x.position <= line.up_to
+    select x.* from lineage cross join wanted cross join {lookup memory x}
+        x.branch_id = lineage.branch_id and x.object = wanted.key and x.kind = :kind and +x.until > lineage.up_to
+        and +x.position <= lineage.up_to
         and (cast(:labels as text) is null or x.label in (select key from chosen)) {end_lookup x}
     union all
-    select x.* from live cross join {lookup memory x} {live_facts} and x.object in (select key from wanted)
+    select x.* from open_groups cross join {lookup memory x} {live_facts} and x.object in (select key from wanted)
         and (cast(:labels as text) is null or x.label in (select key from chosen)) {end_lookup x}
-), {shown_facts};
+), {visible_facts};
 
--- fragment: unhidden
+-- fragment: is_latest
 -- The version x was learned before something, by when and by its number, has one of some labels, where such are given, and has
 -- nothing newer that the view shows.
 x.deleted = 0 and x.created_at <= cast(:learned_at as bigint)
-    and (x.created_at, coalesce(x.origin, x.id)) < (cast(:learned_at as bigint), cast(:number as bigint))
+    and (x.created_at, coalesce(x.copy_of, x.id)) < (cast(:learned_at as bigint), cast(:number as bigint))
     and (cast(:labels as text) is null or x.label in (select key from chosen)) and not exists ({newer})
 
--- fragment: latest
-order by x.created_at desc, coalesce(x.origin, x.id) desc limit cast(:limit as bigint)
+-- fragment: newest_first
+order by x.created_at desc, coalesce(x.copy_of, x.id) desc limit cast(:limit as bigint)
 
 -- fragment: since
 -- When the last was learned that is needed of others: the line itself may show enough that was learned later.
@@ -93,8 +93,8 @@ since (at) as materialized (
     ), -9223372036854775808)
 )
 
--- fragment: last_picked
-select {kept}
+-- fragment: picked_rows
+select {memory_columns}
 from (select x.* from picked cross join {lookup memory x} x.id = picked.id {end_lookup x}) r
 left join content c on c.id = r.content_id
 order by r.created_at desc, number desc
@@ -103,84 +103,84 @@ limit cast(:limit as bigint)
 -- name: latest_facts
 -- The last that a view shows of one kind, by when they began to be known, the last first.
 with {view}, chosen (key) as materialized ({texts labels}), here (id) as materialized (
-    select m.id from line cross join {lookup_first memory m} (
+    select m.id from lineage cross join {lookup_first memory m} (
         select x.id from memory x
-        where x.branch_id = line.branch_id and x.kind = :kind and x.subject is not null and +x.position <= line.up_to
-            and +x.until > line.up_to and {unhidden}
-        {latest}
+        where x.branch_id = lineage.branch_id and x.kind = :kind and x.subject is not null and +x.position <= lineage.up_to
+            and +x.until > lineage.up_to and {is_latest}
+        {newest_first}
     ) {end_first m}
     union
-    select x.id from live cross join memory x where {live_facts} and x.subject is not null and {unhidden}
+    select x.id from open_groups cross join memory x where {live_facts} and x.subject is not null and {is_latest}
 ), {since}, picked (id) as (
     select id from here
     union
     select id from (
         select x.id from memory x
-        where {counts} and x.subject is not null and x.created_at >= (select at from since) and {unhidden}
-        {latest}
+        where {is_visible} and x.subject is not null and x.created_at >= (select at from since) and {is_latest}
+        {newest_first}
     ) of_others
     union
     select x.id from memory x
-    where {counted} and x.subject is not null and x.created_at >= (select at from since) and {unhidden}
+    where {was_visible} and x.subject is not null and x.created_at >= (select at from since) and {is_latest}
 )
-{last_picked};
+{picked_rows};
 
--- name: facts_naming
+-- name: latest_facts_of_entities
 -- The same of those that have some subject or object.
 with {view}, wanted (key) as materialized ({texts keys}), chosen (key) as materialized ({texts labels}),
 here (id) as materialized (
-    select m.id from line cross join wanted cross join {lookup_first memory m} (
+    select m.id from lineage cross join wanted cross join {lookup_first memory m} (
         select x.id from memory x
-        where x.branch_id = line.branch_id and x.subject = wanted.key and x.kind = :kind and +x.position <= line.up_to
-            and +x.until > line.up_to and {unhidden}
-        {latest}
+        where x.branch_id = lineage.branch_id and x.subject = wanted.key and x.kind = :kind and +x.position <= lineage.up_to
+            and +x.until > lineage.up_to and {is_latest}
+        {newest_first}
     ) {end_first m}
     union
-    select m.id from line cross join wanted cross join {lookup_first memory m} (
+    select m.id from lineage cross join wanted cross join {lookup_first memory m} (
         select x.id from memory x
-        where x.branch_id = line.branch_id and x.object = wanted.key and x.kind = :kind and +x.position <= line.up_to
-            and +x.until > line.up_to and {unhidden}
-        {latest}
+        where x.branch_id = lineage.branch_id and x.object = wanted.key and x.kind = :kind and +x.position <= lineage.up_to
+            and +x.until > lineage.up_to and {is_latest}
+        {newest_first}
     ) {end_first m}
     union
-    select x.id from live cross join memory x
-    where {live_facts} and (x.subject in (select key from wanted) or x.object in (select key from wanted)) and {unhidden}
+    select x.id from open_groups cross join memory x
+    where {live_facts} and (x.subject in (select key from wanted) or x.object in (select key from wanted)) and {is_latest}
 ), {since}, picked (id) as (
     select id from here
     union
     select m.id from wanted cross join {lookup_first memory m} (
-        select x.id from memory x where x.subject = wanted.key and x.subject is not null and {counts}
-            and x.created_at >= (select at from since) and {unhidden}
-        {latest}
+        select x.id from memory x where x.subject = wanted.key and x.subject is not null and {is_visible}
+            and x.created_at >= (select at from since) and {is_latest}
+        {newest_first}
     ) {end_first m}
     union
     select m.id from wanted cross join {lookup_first memory m} (
-        select x.id from memory x where x.object = wanted.key and x.subject is not null and {counts}
-            and x.created_at >= (select at from since) and {unhidden}
-        {latest}
+        select x.id from memory x where x.object = wanted.key and x.subject is not null and {is_visible}
+            and x.created_at >= (select at from since) and {is_latest}
+        {newest_first}
     ) {end_first m}
     union
     select x.id from memory x
-    where {counted} and (x.subject in (select key from wanted) or x.object in (select key from wanted))
-        and x.created_at >= (select at from since) and {unhidden}
+    where {was_visible} and (x.subject in (select key from wanted) or x.object in (select key from wanted))
+        and x.created_at >= (select at from since) and {is_latest}
 )
-{last_picked};
+{picked_rows};
 
--- name: entities_named
+-- name: entities_in_range
 -- The subjects and objects of what a view shows of facts, from one name up to, but without, another, and how often each
 -- is named. `sample` is one fact that names it. Each is found by the index of names.
 with {view}, seen as (
-    select x.*, x.subject as name from line cross join {lookup memory x}
-        x.branch_id = line.branch_id and x.subject >= :low and x.subject < :high and x.kind || '' = :kind
-        and +x.until > line.up_to and +x.position <= line.up_to {end_lookup x}
+    select x.*, x.subject as name from lineage cross join {lookup memory x}
+        x.branch_id = lineage.branch_id and x.subject >= :low and x.subject < :high and x.kind || '' = :kind
+        and +x.until > lineage.up_to and +x.position <= lineage.up_to {end_lookup x}
     union all
-    select x.*, x.object from line cross join {lookup memory x}
-        x.branch_id = line.branch_id and x.object >= :low and x.object < :high and x.kind || '' = :kind
-        and +x.until > line.up_to and +x.position <= line.up_to {end_lookup x}
+    select x.*, x.object from lineage cross join {lookup memory x}
+        x.branch_id = lineage.branch_id and x.object >= :low and x.object < :high and x.kind || '' = :kind
+        and +x.until > lineage.up_to and +x.position <= lineage.up_to {end_lookup x}
     union all
-    select x.*, x.subject from live cross join memory x where {live_facts} and x.subject >= :low and x.subject < :high
+    select x.*, x.subject from open_groups cross join memory x where {live_facts} and x.subject >= :low and x.subject < :high
     union all
-    select x.*, x.object from live cross join memory x where {live_facts} and x.object >= :low and x.object < :high
+    select x.*, x.object from open_groups cross join memory x where {live_facts} and x.object >= :low and x.object < :high
 )
 select x.name, count(distinct x.key) as facts, min(x.key) as sample
 from seen x
@@ -188,17 +188,17 @@ where x.deleted = 0 and not exists ({newer})
 group by x.name
 order by x.name;
 
--- name: resting_on
+-- name: memory_with_sources
 -- Versions in a namespace that rest on one of some sources, and copies of them. `path` is null where it is not known whose
 -- they are: the thread that wrote them is gone, and a copy of it still needs them.
 with found (id) as materialized (
     select memory_id from memory_source where source {in_texts keys}
 )
-select r.id, r.branch_id, r.group_id, r.origin, r.kind, r.key, r.extra, r.document_id, n.path, c.hash, c.body
+select r.id, r.branch_id, r.group_id, r.copy_of, r.kind, r.key, r.extra, r.document_id, n.path, c.hash, c.body
 from (
     select x.* from found cross join {lookup memory x} x.id = found.id {end_lookup x}
     union
-    select x.* from found cross join {lookup memory x} x.origin = found.id {end_lookup x}
+    select x.* from found cross join {lookup memory x} x.copy_of = found.id {end_lookup x}
 ) r
 left join content c on c.id = r.content_id
 left join branch b on b.id = r.branch_id
@@ -208,7 +208,7 @@ left join namespace n on n.id = coalesce(b.namespace_id, t.namespace_id)
 where (n.path >= :low and n.path < :high) or n.path is null
 order by r.id;
 
--- name: mentioned_within
+-- name: referenced_groups_within
 -- The groups that tasks and subgraphs in the namespaces of a range know.
 select f.group_id
 from namespace n
@@ -224,19 +224,19 @@ where n.path >= :low and n.path < :high;
 
 -- name: facts_after
 -- A page of facts, and of what is kept beside them, in all their versions; what is gone is left out.
-select m.id, m.origin, m.kind, m.key, m.label, m.subject, m.object, m.extra, m.document_id, m.created_at, c.body
+select m.id, m.copy_of, m.kind, m.key, m.label, m.subject, m.object, m.extra, m.document_id, m.created_at, c.body
 from memory m
 left join content c on c.id = m.content_id
 where m.id > :after and m.deleted = 0 and m.kind {in_texts kinds}
 order by m.id
 limit cast(:limit as bigint);
 
--- name: retell
+-- name: set_extra
 -- A version rests on less than it did.
 update memory set extra = :extra where id = :id;
 
--- name: delete_sources
+-- name: delete_source
 delete from memory_source where memory_id = :memory and source = :source;
 
--- name: delete_every_source
+-- name: delete_sources
 delete from memory_source where memory_id = :memory;

@@ -48,7 +48,7 @@ where true
 -- name: insert_item
 {new_item} on conflict (id) do nothing;
 
--- name: add_item
+-- name: insert_item_returning
 -- One item alone, whose row is told at once.
 {new_item} returning id, key;
 
@@ -67,7 +67,7 @@ where id = :id and updated_at = :updated_at and expires_at > :now and expires_at
 -- name: delete_item
 delete from item where id = :id;
 
--- name: any_item
+-- name: has_items
 select 1 as found from namespace n join item i on i.namespace_id = n.id where n.path = :path limit 1;
 
 -- name: namespaces_of_items
@@ -151,12 +151,12 @@ where n.path < :high and n.path >= :path and (n.path > :path or i.key > :key)
 order by n.path, i.key
 limit cast(:limit as bigint);
 
--- name: items_elsewhere
+-- name: items_outside
 -- Namespaces with items out of a range that have a label in their path, between the ends of labels.
 select n.path
 from namespace n
 where (n.path < :low or n.path >= :high)
-    and replace(cast(:ended as text) || n.path, cast(:label as text), '') <> cast(:ended as text) || n.path
+    and replace(cast(:separator as text) || n.path, cast(:label as text), '') <> cast(:separator as text) || n.path
     and exists (select 1 from item i where i.namespace_id = n.id)
 order by n.path
 limit cast(:limit as bigint);

@@ -1,4 +1,4 @@
--- name: move_on
+-- name: advance_head
 -- As for SQLite. What was moved into another namespace while this waited is not there any more: a join is looked at again.
 update branch b set head = b.head + 1, messages = b.messages + :added
 from namespace n

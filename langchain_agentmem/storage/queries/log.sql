@@ -30,7 +30,7 @@ update branch set head = :position, messages = messages + :added
 where id = :branch and head = :expected
 returning id, head;
 
--- name: move_on
+-- name: advance_head
 -- Move the head of a branch by one, wherever it is; nothing where there is no such branch.
 update branch set head = head + 1, messages = messages + :added
 where namespace_id = (select id from namespace where path = :path) and kind = :kind and name = :name
@@ -50,16 +50,16 @@ values (
     :document, :created_at, :written_at, :follows
 )
 
--- fragment: shown
+-- fragment: is_shown
 -- Whether the message e is shown: what follows a thread is where the thread's newest checkpoint shows it.
 (e.follows = 0 or exists (
     select 1 from branch o cross join author w cross join memory m
     where o.id = e.branch_id and w.namespace_id = o.namespace_id and w.name = o.name and m.scope_id = o.namespace_id
-        and m.kind = 'message' and m.key = e.key and m.gone = 4611686018427387904 and m.deleted = 0
+        and m.kind = 'message' and m.key = e.key and m.visible_until = 4611686018427387904 and m.deleted = 0
         and m.author_id + 0 = w.id
 ))
 
--- fragment: version
+-- fragment: current_version
 -- The version of a message or round `slot` that counts: the newest of the wording that the thread shows it in, else the
 -- newest. A wording is a version with a document of its own, and those after it, by which somebody has edited that.
 case when not exists (select 1 from entry n where n.replaces = slot.id) then slot.id else coalesce((
@@ -72,7 +72,7 @@ case when not exists (select 1 from entry n where n.replaces = slot.id) then slo
     ) = (
         select m.content_id from branch o cross join author w cross join memory m
         where o.id = slot.branch_id and w.namespace_id = o.namespace_id and w.name = o.name and m.scope_id = o.namespace_id
-            and m.kind = 'message' and m.key = slot.key and m.gone = 4611686018427387904 and m.author_id + 0 = w.id
+            and m.kind = 'message' and m.key = slot.key and m.visible_until = 4611686018427387904 and m.author_id + 0 = w.id
         order by m.stamp desc, m.id desc
         limit 1
     )
@@ -82,21 +82,21 @@ case when not exists (select 1 from entry n where n.replaces = slot.id) then slo
 slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
     v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
 
--- fragment: contents
+-- fragment: join_contents
 join content c on c.id = v.content_id left join content a on a.id = v.attachments_id
 
--- fragment: newest_version
+-- fragment: join_newest_version
 -- The newest version of the message or round `slot`, with its contents.
-join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id) {contents}
+join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id) {join_contents}
 
--- fragment: version_that_counts
+-- fragment: join_current_version
 -- The version of `slot` that counts, with its contents.
-join entry v on v.id = ({version}) {contents}
+join entry v on v.id = ({current_version}) {join_contents}
 
 -- fragment: messages_in_order
-select {entry_columns} from slot {version_that_counts} order by slot.position, slot.id
+select {entry_columns} from slot {join_current_version} order by slot.position, slot.id
 
--- fragment: edited
+-- fragment: edited_version
 -- The newest version of the wording that begins with `own`.
 coalesce((
     select max(x.id) from entry x
@@ -106,10 +106,10 @@ coalesce((
     ), 4611686018427387904)
 ), own.id)
 
--- fragment: found_by
+-- fragment: indexed_body
 -- The body that the document of the version `own` is found by; null where it has none.
 case when own.document_id is not null then (
-    select w.body from entry x join content w on w.id = x.content_id where x.id = ({edited})
+    select w.body from entry x join content w on w.id = x.content_id where x.id = ({edited_version})
 ) end
 
 -- name: insert_entry
@@ -118,11 +118,11 @@ case when own.document_id is not null then (
 -- name: insert_entries
 {new_entry}
 
--- name: entries_at
+-- name: entries_of_call
 -- What one call wrote, in the order it was given.
 select id from entry where branch_id = :branch and position = :position order by id;
 
--- name: say_again
+-- name: copy_wording
 -- A wording that something else was said after is the newest again.
 insert into entry (
     branch_id, position, replaces, kind, key, role, sender, recipient, round_key, content_id, attachments_id, document_id,
@@ -133,24 +133,24 @@ select branch_id, cast(:position as bigint), coalesce(replaces, id), kind, key, 
 from entry where id = :wording
 returning id;
 
--- name: follow
+-- name: set_follows
 -- Messages that were here follow the thread from now on.
 update entry set follows = 1 where branch_id = :branch and replaces is null and follows = 0 and key {in_texts keys};
 
--- name: unbound
+-- name: has_unfollowing
 -- Whether a conversation has something that does not follow a thread.
 select 1 as found from entry where branch_id = :branch and replaces is null and follows = 0 limit 1;
 
--- name: following
--- What follows a thread, of a conversation; with `every` all that it has.
-select id as slot from entry where branch_id = :branch and replaces is null and (follows = 1 or cast(:every as bigint) = 1);
+-- name: following_messages
+-- What follows a thread, of a conversation; with `all_messages` all that it has.
+select id as slot from entry where branch_id = :branch and replaces is null and (follows = 1 or cast(:all_messages as bigint) = 1);
 
 -- name: following_versions
 -- The same with all versions, in the order they were written.
 select v.replaces, v.follows, {entry_columns}
 from entry slot
 join entry v on v.id = slot.id or v.replaces = slot.id
-{contents}
+{join_contents}
 where slot.branch_id = :branch and slot.replaces is null and slot.follows = 1
 order by v.id;
 
@@ -159,29 +159,29 @@ order by v.id;
 select own.id as wording, own.document_id, {entry_columns},
     (select max(g.id) from entry g where g.id = slot.id or (g.replaces = slot.id and g.document_id is not null)) as newest
 from entry slot
-{version_that_counts}
+{join_current_version}
 join entry own on own.id = (
     select max(g.id) from entry g
     where (g.id = slot.id or (g.replaces = slot.id and g.document_id is not null)) and g.id <= v.id
 )
 where slot.branch_id = :branch and slot.key = :key and slot.replaces is null;
 
--- name: known_in
+-- name: known_entries
 -- What an append has to know of keys of a conversation.
 select v.kind, v.key, v.recipient, v.round_key, c.hash as content_hash, a.hash as attachments_hash
 from namespace n
 join branch b on b.namespace_id = n.id
 join entry slot on slot.branch_id = b.id
 join entry v on v.id = coalesce((select max(x.id) from entry x where x.replaces = slot.id), slot.id)
-{contents}
+{join_contents}
 where n.path = :path and b.kind = :kind and b.name = :name and slot.replaces is null and slot.key {in_texts keys};
 
--- name: versions
+-- name: message_versions
 -- Every version of one message, oldest first.
 select v.follows, {entry_columns}
 from entry slot
 join entry v on v.id = slot.id or v.replaces = slot.id
-{contents}
+{join_contents}
 where slot.branch_id = :branch and slot.key = :key and slot.replaces is null
 order by v.id;
 
@@ -189,7 +189,7 @@ order by v.id;
 -- Messages after a place. They are picked before anything is joined to them, so that a few of a long conversation cost few.
 with slot as materialized (
     select e.id, e.position, e.branch_id, e.key from entry e
-    where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and {shown}
+    where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and {is_shown}
         and (e.position, e.id) > (:position, :slot)
     order by e.position, e.id
     limit cast(:limit as bigint) offset cast(:offset as bigint)
@@ -200,7 +200,7 @@ with slot as materialized (
 -- The last messages up to a place, that place included.
 with slot as materialized (
     select e.id, e.position, e.branch_id, e.key from entry e
-    where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and {shown}
+    where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and {is_shown}
         and (e.position, e.id) <= (:position, :slot)
     order by e.position desc, e.id desc
     limit cast(:limit as bigint) offset cast(:offset as bigint)
@@ -222,7 +222,7 @@ from (
 join entry x on (x.id = s.id or x.replaces = s.id) and x.document_id is not null
 order by s.position desc, s.id desc;
 
--- name: where_said
+-- name: message_position
 -- Where a message stands in its conversation.
 select id as slot, position from entry
 where branch_id = :branch and key = :key and replaces is null and kind <> 'round';
@@ -232,26 +232,26 @@ where branch_id = :branch and key = :key and replaces is null and kind <> 'round
 select {entry_columns}
 from entry e
 join entry slot on slot.id = e.id
-{version_that_counts}
-where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and v.role = :role and {shown}
+{join_current_version}
+where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and v.role = :role and {is_shown}
 order by e.position desc, e.id desc
 limit cast(:limit as bigint);
 
 -- name: count_messages
 select count(*) as messages from entry e
-where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and {shown};
+where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and {is_shown};
 
--- name: droppable
+-- name: droppable_count
 -- How many messages a retention may drop, without counting them.
 select messages from branch where id = :branch;
 
--- name: message_dropped
+-- name: decrement_messages
 update branch set messages = messages - 1 where id = :branch;
 
--- name: no_messages
+-- name: reset_messages
 update branch set messages = 0 where id = :branch;
 
--- name: emptied_rounds
+-- name: empty_rounds
 -- Rounds that began before a message and have no post left.
 select r.id as slot
 from entry r
@@ -261,7 +261,7 @@ where r.branch_id = :branch and r.kind = 'round' and r.replaces is null and r.po
 -- name: rounds
 select {entry_columns}
 from entry slot
-{newest_version}
+{join_newest_version}
 where slot.branch_id = :branch and slot.replaces is null and slot.kind = 'round'
 order by slot.position, slot.id;
 
@@ -269,7 +269,7 @@ order by slot.position, slot.id;
 -- Every version of every slot of a branch but its description: what a clear or a reset deletes. `body` is what its document
 -- is found by.
 select own.id, own.key, own.document_id, own.kind, c.hash as content_hash, a.hash as attachments_hash,
-{found_by}
+{indexed_body}
     as body
 from entry own
 join content c on c.id = own.content_id
@@ -279,7 +279,7 @@ where own.branch_id = :branch and (own.kind <> 'description' or :everything = 1)
 -- name: slot_versions
 -- The same of one slot.
 select own.id, own.document_id, own.kind, c.hash as content_hash, a.hash as attachments_hash,
-{found_by}
+{indexed_body}
     as body
 from entry own
 join content c on c.id = own.content_id
@@ -333,7 +333,7 @@ order by n.path, b.name;
 
 -- name: newest_conversations
 -- Those of the namespaces in a range of paths, the one that was spoken in last first. Those of nested graphs, which have a
--- `mark` in their names, are left out.
+-- `nested_mark` in their names, are left out.
 select b.name, n.path, b.messages,
     coalesce((
         select e.created_at from entry e
@@ -347,7 +347,7 @@ select b.name, n.path, b.messages,
     ), b.created_at) as last_at
 from branch b
 join namespace n on n.id = b.namespace_id
-where n.path >= :low and n.path < :high and b.kind = :kind and replace(b.name, cast(:mark as text), '') = b.name
+where n.path >= :low and n.path < :high and b.kind = :kind and replace(b.name, cast(:nested_mark as text), '') = b.name
 order by last_at desc, b.id desc
 limit cast(:limit as bigint) offset cast(:offset as bigint);
 
@@ -369,5 +369,5 @@ where slot.branch_id = :branch and slot.replaces is null and slot.kind = 'messag
 order by slot.position, slot.id
 limit cast(:limit as bigint);
 
--- name: contents_named
+-- name: contents_of_hashes
 select id, hash from content where hash in ({bytes hashes});

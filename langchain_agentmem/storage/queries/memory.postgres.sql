@@ -1,31 +1,31 @@
 -- fragment: view
-line (depth, branch_id, up_to) as materialized (
+lineage (depth, branch_id, up_to) as materialized (
     select depth, cast(each ->> 0 as bigint), cast(each ->> 1 as bigint)
-    from json_array_elements(cast(:line as json)) with ordinality as given (each, depth)
+    from json_array_elements(cast(:lineage as json)) with ordinality as given (each, depth)
 ),
-live (group_id, up_to) as materialized (
+open_groups (group_id, up_to) as materialized (
     select cast(each ->> 0 as bigint), cast(each ->> 1 as bigint) from json_array_elements(cast(:groups as json)) as each
 )
 
--- name: line_from
+-- name: branch_lineage
 -- As for SQLite. Each level is looked up by its key; joined, the planner would read small tables whole for each.
-with recursive chain (depth, branch_id, up_to, own) as (
-    select 0, cast(:branch as bigint), cast(:position as bigint), cast(:own as bigint)
+with recursive chain (depth, branch_id, up_to, via_base) as (
+    select 0, cast(:branch as bigint), cast(:position as bigint), cast(:with_bases as bigint)
     union all
-    select chain.depth + 1, step.branch_id, step.up_to, step.own
+    select chain.depth + 1, step.branch_id, step.up_to, step.via_base
     from chain cross join lateral (
         select b.parent_id, b.parent_position, cast(0 as bigint) from branch b
         where b.id = chain.branch_id and b.parent_id is not null
         union all
         select s.base_id, s.base_position, cast(1 as bigint) from branch_base s
-        where s.branch_id = chain.branch_id and chain.own = 1 and s.base_id is not null
-    ) as step (branch_id, up_to, own)
+        where s.branch_id = chain.branch_id and chain.via_base = 1 and s.base_id is not null
+    ) as step (branch_id, up_to, via_base)
 )
-select chain.branch_id, chain.up_to, chain.own, case when chain.own = 1 then s.groups end as groups, s.branch_id as based
+select chain.branch_id, chain.up_to, chain.via_base, case when chain.via_base = 1 then s.groups end as groups, s.branch_id as with_base
 from chain
 left join branch_base s on s.branch_id = chain.branch_id
 order by chain.depth;
 
 -- fragment: seen_of
 -- Every version of some keys that a view shows.
-{seen_here_of} union all {counting_of}
+{seen_on_lineage_of} union all {others_of}

@@ -1,7 +1,7 @@
 -- fragment: view
-line (depth, branch_id, up_to) as materialized (
-    select key, json_extract(value, '$[0]'), json_extract(value, '$[1]') from json_each(:line)
+lineage (depth, branch_id, up_to) as materialized (
+    select key, json_extract(value, '$[0]'), json_extract(value, '$[1]') from json_each(:lineage)
 ),
-live (group_id, up_to) as materialized (
+open_groups (group_id, up_to) as materialized (
     select json_extract(value, '$[0]'), json_extract(value, '$[1]') from json_each(:groups)
 )

@@ -9,9 +9,9 @@ join (
     union all
     select branch_id, 'something ends', until from memory where branch_id is not null and until < 4611686018427387904
     union all
-    select branch_id, 'a group was sealed', position from seal
+    select branch_id, 'a group was sealed', position from sealed_group
     union all
-    select branch_id, 'a checkpoint stands', position from place
+    select branch_id, 'a checkpoint stands', position from checkpoint_position
     union all
     select parent_id, 'a branch begins', parent_position from branch where parent_id is not null
     union all
@@ -36,11 +36,11 @@ limit 10;
 -- Versions that are seen where newer ones of the same branch are seen too. `+` has SQLite go by the key.
 select a.id from memory a
 join memory b on b.branch_id = a.branch_id and b.kind = a.kind and b.key = a.key
-where a.position < +b.position and a.until > +b.position and coalesce(a.origin, a.id) < coalesce(b.origin, b.id)
+where a.position < +b.position and a.until > +b.position and coalesce(a.copy_of, a.id) < coalesce(b.copy_of, b.id)
 order by a.id
 limit 10;
 
--- name: hollow_memory
+-- name: malformed_memory
 -- Versions that lie nowhere or end before they begin, and such as have no body and do not say that they are gone.
 select m.id from memory m
 where (m.branch_id is null) <> (m.position is null) or m.until < m.position or (m.deleted = 0) <> (m.content_id is not null)
@@ -52,19 +52,19 @@ limit 10;
 select m.id from memory m
 where m.branch_id is not null and m.group_id is not null
     and not exists (
-        select 1 from seal s
+        select 1 from sealed_group s
         where s.group_id = m.group_id and s.branch_id = m.branch_id and s.position = m.position
     )
 order by m.id
 limit 10;
 
--- name: wrong_marks
+-- name: wrong_visibility
 -- Versions that count, and no head shows them, or the other way round; and such as count since nobody knows when.
 with recursive chain (author_id, branch_id, up_to) as (
     select a.id, p.branch_id, p.position
-    from checkpoint_line l
+    from checkpoint_ns l
     join author a on a.thread_id = l.thread_id
-    join place p on p.line_id = l.id and p.checkpoint = (select max(c.name) from checkpoint c where c.line_id = l.id)
+    join checkpoint_position p on p.ns_id = l.id and p.checkpoint = (select max(c.name) from checkpoint c where c.ns_id = l.id)
     where l.ns = ''
     union all
     select chain.author_id, b.parent_id, b.parent_position
@@ -81,7 +81,8 @@ with recursive chain (author_id, branch_id, up_to) as (
 )
 select m.id from memory m
 left join shown s on s.id = m.id
-where m.kind in ({shared}) and ((m.gone = 4611686018427387904) <> (s.id is not null) or (m.gone = 4611686018427387904 and m.stamp is null))
+where m.kind in ({shared_kinds}) and ((m.visible_until = 4611686018427387904) <> (s.id is not null)
+    or (m.visible_until = 4611686018427387904 and m.stamp is null))
 order by m.id
 limit 10;
 
@@ -100,14 +101,14 @@ limit 10;
 
 -- name: extras_after
 -- A page of what else belongs to versions.
-select id, origin, extra, correction from memory where id > :after and (extra is not null or correction is not null)
+select id, copy_of, extra, correction from memory where id > :after and (extra is not null or correction is not null)
 order by id limit cast(:limit as bigint);
 
 -- name: sources_between
 -- What is noted that versions rest on, of a page of them.
 select memory_id, source from memory_source where memory_id > :after and memory_id <= :last;
 
--- name: sources_of_nothing
+-- name: unexpected_sources
 select distinct s.memory_id as id from memory_source s
 join memory m on m.id = s.memory_id
 where m.extra is null
@@ -130,26 +131,26 @@ union all
 select 'the tasks around branch', cast(branch_id as text), groups from branch_base;
 
 -- name: memory_total
-select count(case when kind <> 'message' then 1 end) as found, coalesce(max(id), 0) as last from memory
+select count(case when kind <> 'message' then 1 end) as total, coalesce(max(id), 0) as last from memory
 where cast(:last as bigint) is null or id <= cast(:last as bigint);
 
--- name: remembering_branches
+-- name: memory_branches
 -- The branches of memory in the namespaces of a range, the youngest first.
 select b.id, b.kind, n.path from branch b
 join namespace n on n.id = b.namespace_id
 where n.path >= :low and n.path < :high and b.kind <> 'conversation'
 order by b.id desc;
 
--- name: unhook_branches
+-- name: detach_branches
 update branch set parent_id = null, parent_position = null where parent_id {in_numbers ids};
 
--- name: unhook_bases
+-- name: delete_branch_bases
 delete from branch_base where base_id {in_numbers ids};
 
--- name: unhook_places
-delete from place where branch_id {in_numbers ids};
+-- name: delete_positions
+delete from checkpoint_position where branch_id {in_numbers ids};
 
--- name: memory_on
+-- name: memory_of_branch
 -- A page of what lies on a branch.
 select m.id, m.document_id, c.hash, c.body, m.extra
 from memory m
@@ -158,21 +159,21 @@ where m.branch_id = :branch
 order by m.id
 limit cast(:limit as bigint);
 
--- name: placeless
+-- name: unplaced_checkpoints
 -- Those of some checkpoints of a line that are there and stand nowhere.
 select c.name from checkpoint c
-where c.line_id = :line and c.name {in_texts keys}
-    and not exists (select 1 from place p where p.line_id = c.line_id and p.checkpoint = c.name);
+where c.ns_id = :ns_id and c.name {in_texts keys}
+    and not exists (select 1 from checkpoint_position p where p.ns_id = c.ns_id and p.checkpoint = c.name);
 
 -- name: known_groups
 -- Those of some groups that are known already.
 select group_id from memory where group_id {in_numbers ids}
 union
-select group_id from seal where group_id {in_numbers ids}
+select group_id from sealed_group where group_id {in_numbers ids}
 union
 select id from memory_group where id {in_numbers ids};
 
--- name: named_branch
+-- name: branch_details
 select b.id, b.head, b.created_at, b.parent_position, p.name as parent
 from branch b
 join namespace n on n.id = b.namespace_id

@@ -1,12 +1,12 @@
 -- What there is to look at: threads and conversations, named branches, the checkpoints of a thread.
 
--- name: known_threads
--- A page of the threads and conversations in a range of paths, those that changed last first; a thread and a conversation of
--- one id are one. There is always a row, since it tells how many there are in all. What each holds is read where `sizes` is
--- 1; a content that its thread and its conversation share counts once. Conversations of nested graphs, which have a `mark` in
--- their names, are left out.
-with said (namespace_id, name) as materialized (
-    select distinct c.namespace_id, s.name from ({series_saying}) d
+-- name: thread_overview
+-- A page of the threads and conversations in a range of paths, those that changed last first; a thread and a
+-- conversation of one id are one. There is always a row, since it tells how many there are in all. What each holds is
+-- read where `sizes` is 1; a content that its thread and its conversation share counts once. Conversations of nested
+-- graphs, which have a `nested_mark` in their names, are left out.
+with matching (namespace_id, name) as materialized (
+    select distinct c.namespace_id, s.name from ({series_with_terms}) d
     join search_series s on s.id = d.series
     join search_scope c on c.id = s.scope_id
     where c.kind in ('message', 'thread_post')
@@ -21,15 +21,15 @@ with said (namespace_id, name) as materialized (
         max(k.created_at) as created_at
     from known k
     join namespace n on n.id = k.namespace_id
-    where k.kind = 'conversation' and n.path >= :low and n.path < :high and replace(k.name, cast(:mark as text), '') = k.name
+    where k.kind = 'conversation' and n.path >= :low and n.path < :high and replace(k.name, cast(:nested_mark as text), '') = k.name
         and (cast(:name as text) is null or k.name = cast(:name as text))
-        and (cast(:said as text) is null or replace(k.name, cast(:said as text), '') <> k.name
-            or exists (select 1 from said s where s.namespace_id = k.namespace_id and s.name = k.name))
+        and (cast(:text as text) is null or replace(k.name, cast(:text as text), '') <> k.name
+            or exists (select 1 from matching s where s.namespace_id = k.namespace_id and s.name = k.name))
     group by n.path, k.name
 ), dated as materialized (
     select l.*, coalesce((
         select c.created_at from checkpoint c
-        where c.line_id = (select o.id from checkpoint_line o where o.thread_id = l.thread and o.ns = '')
+        where c.ns_id = (select o.id from checkpoint_ns o where o.thread_id = l.thread and o.ns = '')
         order by c.name desc limit 1
     ), l.created_at) as put_at, coalesce((
         select e.written_at from entry e where e.branch_id = l.branch order by e.position desc limit 1
@@ -49,41 +49,41 @@ with said (namespace_id, name) as materialized (
 select (select count(*) from found) as total, p.path, p.name, p.messages, p.changed_at,
     (
         select c.name from checkpoint c
-        where c.line_id = (select l.id from checkpoint_line l where l.thread_id = p.thread and l.ns = '')
+        where c.ns_id = (select l.id from checkpoint_ns l where l.thread_id = p.thread and l.ns = '')
         order by c.name desc limit 1
     ) as newest, (
         select c.body from entry slot
-        join entry v on v.id = ({version})
+        join entry v on v.id = ({current_version})
         join content c on c.id = v.content_id
         where slot.id = (
             select e.id from entry e
-            where e.branch_id = p.branch and e.replaces is null and e.kind = 'message' and e.role = 'user' and {shown}
+            where e.branch_id = p.branch and e.replaces is null and e.kind = 'message' and e.role = 'user' and {is_shown}
             order by e.position, e.id
             limit 1
         )
     ) as question,
     case when cast(:sizes as bigint) = 1 then (
-        select count(*) from checkpoint_line l join checkpoint c on c.line_id = l.id where l.thread_id = p.thread
+        select count(*) from checkpoint_ns l join checkpoint c on c.ns_id = l.id where l.thread_id = p.thread
     ) end as checkpoints,
     case when cast(:sizes as bigint) = 1 then (
         select coalesce(sum(f.children - 1), 0) from (
-            select count(*) as children from checkpoint_line l join checkpoint c on c.line_id = l.id
+            select count(*) as children from checkpoint_ns l join checkpoint c on c.ns_id = l.id
             where l.thread_id = p.thread and l.ns = ''
             group by c.parent
         ) f
     ) end as forks,
     case when cast(:sizes as bigint) = 1 then (
         select coalesce(sum(length(c.head) + length(c.metadata) + length(c.versions)), 0)
-        from checkpoint_line l join checkpoint c on c.line_id = l.id where l.thread_id = p.thread
+        from checkpoint_ns l join checkpoint c on c.ns_id = l.id where l.thread_id = p.thread
     ) + (
         select coalesce(sum(length(v.recipe)), 0)
-        from checkpoint_line l join channel_value v on v.line_id = l.id where l.thread_id = p.thread
+        from checkpoint_ns l join channel_value v on v.ns_id = l.id where l.thread_id = p.thread
     ) + (
         select coalesce(sum(length(w.recipe)), 0)
-        from checkpoint_line l join pending_write w on w.line_id = l.id where l.thread_id = p.thread
+        from checkpoint_ns l join pending_write w on w.ns_id = l.id where l.thread_id = p.thread
     ) + (
         select coalesce(sum(length(c.body)), 0) from content c where c.id in (
-            select a.content_id from thread t join part a on a.shelf_id = t.shelf_id where t.id = p.thread
+            select a.content_id from thread t join part a on a.store_id = t.store_id where t.id = p.thread
             union
             select e.content_id from entry e where e.branch_id = p.branch
             union
@@ -94,27 +94,27 @@ from (select 1 as one) o
 left join page p on o.one = 1
 order by p.changed_at desc, p.path, p.name;
 
--- name: known_branches
+-- name: branch_overview
 -- The named branches of memory in a range of paths, parents before their forks.
 select b.id, n.path, b.name, p.name as parent, b.created_at,
     (select count(*) from memory m
-    where m.branch_id = b.id and m.deleted = 0 and m.until = 4611686018427387904) as own
+    where m.branch_id = b.id and m.deleted = 0 and m.until = 4611686018427387904) as memory_count
 from branch b
 join namespace n on n.id = b.namespace_id
 left join branch p on p.id = b.parent_id
 where b.kind = 'layers' and n.path >= :low and n.path < :high
 order by n.path, b.id;
 
--- name: line_history
+-- name: checkpoint_history
 -- Checkpoints of a line without their values, the newest first, and how many follow each; of `ends` those alone that none follows.
 with page as materialized (
     select name, parent, metadata, created_at from checkpoint
-    where line_id = :line and (cast(:ends as bigint) = 0 or name not in ({parents}))
+    where ns_id = :ns_id and (cast(:ends as bigint) = 0 or name not in ({parents}))
     order by name desc
     limit cast(:limit as bigint) offset cast(:offset as bigint)
 ), followed as materialized (
     select parent as name, count(*) as followers from checkpoint
-    where line_id = :line and parent in (select name from page)
+    where ns_id = :ns_id and parent in (select name from page)
     group by parent
 )
 select page.*, coalesce(followed.followers, 0) as followers
@@ -122,34 +122,34 @@ from page left join followed on followed.name = page.name
 order by page.name desc;
 
 -- fragment: parents
-select parent from checkpoint where line_id = :line and parent is not null
+select parent from checkpoint where ns_id = :ns_id and parent is not null
 
--- name: count_line
+-- name: count_checkpoints
 -- How many checkpoints a line has, or ends; and how many of these are newer than one.
-select count(*) as found, coalesce(sum(case when name > cast(:than as text) then 1 else 0 end), 0) as newer from checkpoint
-where line_id = :line and (cast(:ends as bigint) = 0 or name not in ({parents}));
+select count(*) as total, coalesce(sum(case when name > cast(:newer_than as text) then 1 else 0 end), 0) as newer from checkpoint
+where ns_id = :ns_id and (cast(:ends as bigint) = 0 or name not in ({parents}));
 
 -- name: namespace_sizes
 -- What each namespace in a range of paths holds itself. A content that several of its things share counts once; conversations
--- of nested graphs, which have a `mark` in their names, belong to their threads.
+-- of nested graphs, which have a `nested_mark` in their names, belong to their threads.
 with audited as materialized (
     select namespace_id, count(*) as entries, sum(length(body)) as bytes from audit
     where kind is not null
     group by namespace_id
 ), calls as materialized (
-    select distinct namespace_id, shelf_id from audit where shelf_id is not null
+    select distinct namespace_id, store_id from audit where store_id is not null
 )
 select n.path,
     (select count(*) from (
         select t.name from thread t where t.namespace_id = n.id
         union
         select b.name from branch b
-        where b.namespace_id = n.id and b.kind = 'conversation' and replace(b.name, cast(:mark as text), '') = b.name
+        where b.namespace_id = n.id and b.kind = 'conversation' and replace(b.name, cast(:nested_mark as text), '') = b.name
     ) t) as threads,
     (select coalesce(sum(b.messages), 0) from branch b where b.namespace_id = n.id and b.kind = 'conversation') as messages,
     (select count(*) from thread t
-    join checkpoint_line l on l.thread_id = t.id
-    join checkpoint c on c.line_id = l.id
+    join checkpoint_ns l on l.thread_id = t.id
+    join checkpoint c on c.ns_id = l.id
     where t.namespace_id = n.id) as checkpoints,
     (select count(*) from branch b
     join memory m on m.branch_id = b.id and m.kind in ('core', 'event', 'record', 'fact')
@@ -161,19 +161,19 @@ select n.path,
     + (select coalesce(sum(length(i.value)), 0) from item i where i.namespace_id = n.id)
     + (select coalesce(sum(length(v.value)), 0) from blob v where v.namespace_id = n.id)
     + (select coalesce(sum(length(c.head) + length(c.metadata) + length(c.versions)), 0) from thread t
-    join checkpoint_line l on l.thread_id = t.id
-    join checkpoint c on c.line_id = l.id
+    join checkpoint_ns l on l.thread_id = t.id
+    join checkpoint c on c.ns_id = l.id
     where t.namespace_id = n.id)
     + (select coalesce(sum(length(v.recipe)), 0) from thread t
-    join checkpoint_line l on l.thread_id = t.id
-    join channel_value v on v.line_id = l.id
+    join checkpoint_ns l on l.thread_id = t.id
+    join channel_value v on v.ns_id = l.id
     where t.namespace_id = n.id)
     + (select coalesce(sum(length(w.recipe)), 0) from thread t
-    join checkpoint_line l on l.thread_id = t.id
-    join pending_write w on w.line_id = l.id
+    join checkpoint_ns l on l.thread_id = t.id
+    join pending_write w on w.ns_id = l.id
     where t.namespace_id = n.id)
     + (select coalesce(sum(length(c.body)), 0) from content c where c.id in (
-        select p.content_id from thread t join part p on p.shelf_id = t.shelf_id where t.namespace_id = n.id
+        select p.content_id from thread t join part p on p.store_id = t.store_id where t.namespace_id = n.id
         union
         select e.content_id from branch b join entry e on e.branch_id = b.id where b.namespace_id = n.id
         union
@@ -181,7 +181,7 @@ select n.path,
         union
         select m.content_id from branch b join memory m on m.branch_id = b.id where b.namespace_id = n.id
         union
-        select p.content_id from part p where p.shelf_id in (select shelf_id from calls where namespace_id = n.id)
+        select p.content_id from part p where p.store_id in (select store_id from calls where namespace_id = n.id)
     )) as bytes
 from namespace n
 left join audited a on a.namespace_id = n.id
@@ -199,7 +199,7 @@ group by e.written_at / 86400000000
 union all
 select 'checkpoints', c.created_at / 86400000000, count(*)
 from checkpoint c
-join checkpoint_line l on l.id = c.line_id
+join checkpoint_ns l on l.id = c.ns_id
 join thread t on t.id = l.thread_id
 join namespace n on n.id = t.namespace_id
 where c.created_at >= :since and n.path >= :low and n.path < :high

@@ -2,26 +2,26 @@
 
 -- name: prompt_notes
 -- What one reader, or any, put before some messages of a thread, or all, since some time, the oldest first.
-select p.key, p.part, p.reader, p.tokens, p.stands, p.created_at, p.body
+select p.key, p.part, p.reader, p.tokens, p.in_prompt, p.created_at, p.body
 from namespace n
 join prompt_note p on p.namespace_id = n.id
 where n.path = :path and p.name = :name and (cast(:reader as text) is null or p.reader = :reader)
-    and p.created_at >= :after and (cast(:every as bigint) = 1 or p.key {in_texts keys})
+    and p.created_at >= :after and (cast(:all_keys as bigint) = 1 or p.key {in_texts keys})
 order by p.created_at, p.key, p.reader, p.part;
 
--- name: tokens_put
+-- name: prompt_note_tokens
 -- What stands before some messages of a thread takes so many tokens. A prompt has one beginning.
 select coalesce(cast(sum(case when p.part = 'start' then 0 else p.tokens end) as bigint), 0)
     + coalesce(max(case when p.part = 'start' then p.tokens end), 0) as tokens
 from namespace n
 join prompt_note p on p.namespace_id = n.id
-where n.path = :path and p.name = :name and p.stands = 1 and p.key {in_texts keys};
+where n.path = :path and p.name = :name and p.in_prompt = 1 and p.key {in_texts keys};
 
--- name: keep_prompt_note
-insert into prompt_note (namespace_id, name, key, part, reader, tokens, stands, created_at, body)
-values (:namespace, :name, :key, :part, :reader, :tokens, :stands, :now, :body)
+-- name: save_prompt_note
+insert into prompt_note (namespace_id, name, key, part, reader, tokens, in_prompt, created_at, body)
+values (:namespace, :name, :key, :part, :reader, :tokens, :in_prompt, :now, :body)
 on conflict (namespace_id, name, key, part, reader) do update set
-    tokens = excluded.tokens, stands = excluded.stands, body = excluded.body;
+    tokens = excluded.tokens, in_prompt = excluded.in_prompt, body = excluded.body;
 
 -- name: delete_prompt_notes
 delete from prompt_note where namespace_id = (select id from namespace where path = :path) and name = :name;
@@ -35,7 +35,7 @@ delete from prompt_note
 where namespace_id in (select id from namespace where path >= :low and path < :high)
     and (cast(:name as text) is null or name = :name or part in ('start', 'changes'));
 
--- name: erase_shown_elsewhere
+-- name: erase_notes_of_reader
 -- What any thread was shown of memories that lie there: everything, or core memory alone.
 delete from prompt_note
 where reader > :low and reader < :high and (:everything = 1 or part in ('start', 'changes'))

@@ -1,4 +1,4 @@
--- name: series_places
+-- name: extend_series
 -- The next places of the newest series of a name, unless it has not so many; with what else a write must know.
 update search_series
 set next = next + :documents, documents = documents + :documents, words = words + :words,
@@ -12,7 +12,7 @@ where id = (
         join namespace n on n.id = c.namespace_id
         where n.path = :path and c.kind = :kind and s.name = :name
     )
-    and next + :documents <= :most
+    and next + :documents <= :max_places
 returning id, next, (select dimensions from search_state where id = 1) as dimensions, 0 as waiting;
 
 -- name: scopes_within
@@ -32,20 +32,20 @@ cross join lateral (
 where n.path >= :low and n.path < :high
 order by s.id;
 
--- name: series_grown
+-- name: grow_series
 -- A document is there again, in its place.
 update search_series set documents = documents + 1, words = words + :words where id = :series
 returning (select dimensions from search_state where id = 1) as dimensions, 0 as waiting;
 
--- name: totals_changed
--- A scope has more or fewer documents; without the one that is `gone`, as long as that is there. Who writes at the same time
--- takes another row, so that nobody waits for others.
+-- name: change_totals
+-- A scope has more or fewer documents; without the one that is `minus`, as long as that is there. Who writes at the
+-- same time takes another row, so that nobody waits for others.
 insert into search_total (id, scope_id, series, documents, words, last_at)
 select coalesce(
         (select t.id from search_total t where t.scope_id = cast(:scope as bigint) limit 1 for update skip locked),
         cast(random() * 4611686018427387904 as bigint)
     ), cast(:scope as bigint), cast(:series as bigint), cast(:documents as bigint),
-    cast(:words as bigint) - coalesce((select length from search_document where id = cast(:gone as bigint)), 0),
+    cast(:words as bigint) - coalesce((select length from search_document where id = cast(:minus as bigint)), 0),
     cast(:last_at as bigint)
 on conflict (id) do update set series = search_total.series + excluded.series,
     documents = search_total.documents + excluded.documents, words = search_total.words + excluded.words,
@@ -66,27 +66,28 @@ delete from search_index where document_id = :id and cast(:terms as text) is not
 -- name: empty_index
 truncate search_index;
 
--- name: insert_waiting
+-- name: insert_unindexed
 -- Nothing waits here: documents are indexed in the transaction that writes them.
 select cast(:id as bigint) as id, cast(:terms as text) as terms where false;
 
--- name: all_waiting
+-- name: all_unindexed
 select cast(null as bigint) as document_id, cast(null as text) as terms where false;
 
--- name: empty_waiting
+-- name: delete_unindexed
 select null as id where false;
 
--- name: take_waiting
+-- name: take_unindexed
 select cast(null as bigint) as document_id where cast(:ids as text) = '';
 
--- name: waiting_within
-select cast(null as bigint) as document_id, cast(null as text) as terms where cast(:ranges as text) = '' and :choosy < 0 and :roles = '' and :before < :after;
+-- name: unindexed_within
+select cast(null as bigint) as document_id, cast(null as text) as terms where cast(:ranges as text) = ''
+    and :filtered < 0 and :roles = '' and :before < :after;
 
--- fragment: holding
+-- fragment: documents_with_term
 -- The documents in the range t that hold its term.
 select i.document_id from search_index i
 where i.terms @@ cast(t.expression as tsquery) and i.document_id + 0 >= t.first and i.document_id + 0 < t.last
-    and (cast(:choosy as bigint) = 0 or exists (
+    and (cast(:filtered as bigint) = 0 or exists (
         select 1 from search_document d
         where d.id = i.document_id
             and (cast(:before as bigint) is null or d.created_at < cast(:before as bigint))
@@ -115,20 +116,20 @@ with range as materialized (
         ) as others
     from json_array_elements(cast(:terms as json)) w
     cross join range r
-), asked as materialized (
+), searched as materialized (
     select term, first, last, '(' || own || ')' || coalesce(' & (' || others || ')', '') as expression from wanted
 )
 select t.term, cast(array_to_json(f.found[1 : cast(:limit as integer)]) as text) as documents,
     case when cardinality(f.found) >= cast(:limit as integer) then cast(array_to_json(
         f.found[cardinality(f.found) - cast(:limit as integer) + 1 : cardinality(f.found)]
     ) as text) end as newest
-from asked t
+from searched t
 cross join lateral (
-    select array_agg(h.document_id order by h.document_id) as found from ({holding}) h
+    select array_agg(h.document_id order by h.document_id) as found from ({documents_with_term}) h
 ) f
 where f.found is not null;
 
--- name: terms_near
+-- name: terms_in_ranges
 -- By the documents of each range, which are few, and not by those that hold a term, which may be most of all.
 select w.value as term, cast(json_agg(d.document_id) as text) as documents
 from json_array_elements(cast(:ranges as json)) r
@@ -141,7 +142,7 @@ join json_array_elements_text(cast(:terms as json)) w
     on d.terms @@ cast('''' || w.value || chr(31) || (d.document_id >> 37) || '''' as tsquery)
 group by w.value;
 
--- fragment: series_saying
+-- fragment: series_with_terms
 -- The series in which one document holds all of some terms, in whatever scope.
 select distinct i.document_id >> 22 as series from search_index i
 where i.terms @@ cast((
@@ -164,9 +165,9 @@ cross join lateral (
 ) d
 having count(*) > 0;
 
--- name: spoken
+-- name: documents_of_speakers
 select p.word, d.id
-{named}
+{from_named_speakers}
 cross join lateral (
     select id, created_at from search_document
     where id >= p.series_id << 22 and id < (p.series_id + 1) << 22 and speaker = p.speaker
@@ -175,11 +176,11 @@ cross join lateral (
 order by d.created_at desc, d.id desc
 limit cast(:limit as bigint);
 
--- name: hold_writers
+-- name: lock_writers
 -- Whoever writes documents has seen that vectors are wanted, or ends first.
 lock table search_series in share row exclusive mode;
 
--- name: hold_vectors
+-- name: lock_vectors
 -- Who keeps vectors is alone, so that their ids ascend for every reader.
 select id from search_state where id = 1 for update;
 
@@ -202,11 +203,11 @@ where extname = 'vector' and has_schema_privilege(extnamespace, 'usage') and not
     where t.tgrelid = to_regclass('search_document') and p.proname = 'citus_truncate_trigger'
 );
 
--- name: begin_pgvector
+-- name: create_pgvector
 -- What names pgvector's type stands in functions, because its schema is not searched. No samples of vectors are kept.
 do $begin$
 declare
-    place constant text = (
+    idx constant text = (
         select quote_ident(n.nspname) from pg_extension e join pg_namespace n on n.oid = e.extnamespace
         where e.extname = 'vector'
     );
@@ -214,19 +215,19 @@ begin
     execute 'create table search_pgvector (
         document_id bigint not null references search_document (id) on delete cascade,
         passage bigint not null,
-        vector ' || place || '.vector not null,
+        vector ' || idx || '.vector not null,
         primary key (document_id, passage)
     )';
     alter table search_pgvector alter column vector set statistics 0;
-    execute 'create function search_pgvector_of(written text) returns ' || place || '.vector
-        language sql immutable parallel safe as $of$ select cast(written as ' || place || '.vector) $of$';
-    execute 'create function search_pgvector_distance(one ' || place || '.vector, other ' || place || '.vector)
+    execute 'create function search_pgvector_of(written text) returns ' || idx || '.vector
+        language sql immutable parallel safe as $of$ select cast(written as ' || idx || '.vector) $of$';
+    execute 'create function search_pgvector_distance(one ' || idx || '.vector, other ' || idx || '.vector)
         returns double precision
-        language sql immutable parallel safe as $distance$ select one operator(' || place || '.<=>) other $distance$';
+        language sql immutable parallel safe as $distance$ select one operator(' || idx || '.<=>) other $distance$';
 end
 $begin$;
 
--- name: pgvector_begun
+-- name: enable_pgvector
 update search_state set pgvector = 1 where id = 1;
 
 -- name: empty_pgvector
@@ -263,7 +264,7 @@ limit cast(:limit as bigint);
 -- leave out much, as pgvector can from 0.8 on; and whether there are so many vectors.
 select i.valid,
     not i.valid and pg_has_role(t.relowner, 'usage') and cast(string_to_array(e.extversion, '.') as bigint[]) >= '{0,8}'
-        and cast(:least as bigint) = (select count(*) from (select from search_pgvector limit cast(:least as bigint)) v)
+        and cast(:min_vectors as bigint) = (select count(*) from (select from search_pgvector limit cast(:min_vectors as bigint)) v)
         as lacking
 from pg_class t
 cross join pg_extension e

@@ -7,7 +7,7 @@ select analysis from search_state where id = 1;
 -- name: set_search_state
 update search_state set analysis = :analysis where id = 1;
 
--- name: scope_series
+-- name: next_series
 -- The number of one more series in a scope, unless it is full.
 update search_scope set series = series + 1
 where id = (
@@ -15,7 +15,7 @@ where id = (
         join namespace n on n.id = c.namespace_id
         where n.path = :path and c.kind = :kind
     )
-    and series < :most
+    and series < :max_series
 returning id, series;
 
 -- name: create_scope
@@ -25,7 +25,7 @@ on conflict (id) do nothing;
 -- name: create_series
 insert into search_series (id, scope_id, name, first_at, last_at) values (:id, :scope, :name, :first_at, :first_at);
 
--- name: series_shrunk
+-- name: shrink_series
 update search_series
 set documents = documents - 1, words = words - coalesce((select d.length from search_document d where d.id = :id), 0)
 where id = cast(:id as bigint) >> 22;
@@ -44,33 +44,33 @@ delete from search_document where id = :id;
 insert into search_speaker (word, series_id, speaker) values (:word, :series, :speaker)
 on conflict (word, series_id, speaker) do nothing;
 
--- name: same_speaker
+-- name: copy_speaker
 -- A document is said by whoever said another.
-update search_document set speaker = (select o.speaker from search_document o where o.id = :old) where id = :id;
+update search_document set speaker = (select o.speaker from search_document o where o.id = :from_id) where id = :id;
 
--- name: same_speakers
+-- name: copy_speakers
 -- The speakers of the series of a document speak in that of another, too.
 insert into search_speaker (word, series_id, speaker)
-select word, cast(:id as bigint) >> 22, speaker from search_speaker where series_id = cast(:old as bigint) >> 22
+select word, cast(:id as bigint) >> 22, speaker from search_speaker where series_id = cast(:from_id as bigint) >> 22
 on conflict (word, series_id, speaker) do nothing;
 
--- name: vectors_removed
+-- name: count_vector_removal
 -- What somebody remembers of vectors is no longer true.
-update search_state set removed = removed + 1 where id = 1 and dimensions is not null;
+update search_state set removals = removals + 1 where id = 1 and dimensions is not null;
 
 -- name: vector_state
-select dimensions, removed, pgvector, (select coalesce(max(id), 0) from search_vector) as newest from search_state where id = 1;
+select dimensions, removals, pgvector, (select coalesce(max(id), 0) from search_vector) as newest from search_state where id = 1;
 
 -- name: set_dimensions
 update search_state set dimensions = :dimensions where id = 1;
 
--- name: want_vector
+-- name: request_vector
 -- If vectors are wanted at all.
 insert into search_unembedded (document_id)
 select cast(:id as bigint) from search_state where id = 1 and dimensions is not null
 on conflict (ticket) do nothing;
 
--- name: want_all_vectors
+-- name: request_all_vectors
 -- The audit trail is searched by its words alone.
 insert into search_unembedded (document_id)
 select d.id from search_document d
@@ -80,7 +80,7 @@ where c.kind <> 'audit'
     and not exists (select 1 from search_unembedded u where u.document_id = d.id)
 on conflict (ticket) do nothing;
 
--- name: unembedded
+-- name: unembedded_documents
 -- The documents that have waited longest for their vectors.
 select u.ticket, u.document_id, d.owner, c.kind from search_unembedded u
 join search_document d on d.id = u.document_id
@@ -140,16 +140,16 @@ where d.id > :after
 order by d.id
 limit cast(:limit as bigint);
 
--- name: count_words
+-- name: recount_words
 update search_series set words = (
     select coalesce(sum(d.length), 0) from search_document d
     where d.id >= search_series.id << 22 and d.id < (search_series.id + 1) << 22
 );
 
--- name: empty_totals
+-- name: delete_totals
 delete from search_total;
 
--- name: count_totals
+-- name: recount_totals
 insert into search_total (id, scope_id, series, documents, words, last_at)
 select scope_id, scope_id, count(*), sum(documents), sum(words), max(last_at) from search_series group by scope_id order by scope_id
 on conflict (id) do nothing;
@@ -169,7 +169,7 @@ join namespace n on n.id = c.namespace_id
 where n.path >= :low and n.path < :high and s.name {in_texts keys}
 order by s.id;
 
--- name: series_held
+-- name: series_by_size
 -- Which series hold documents of some kinds, those with the most first.
 select n.path, s.name, sum(s.documents) as documents,
     max(case when t.id is null then 0 else 1 end) as of_thread
@@ -182,7 +182,7 @@ group by n.path, s.name
 order by documents desc, n.path, s.name
 limit 100;
 
--- name: totals
+-- name: search_totals
 -- How many series, documents and words there are in some ranges: of whole scopes, or else of series.
 select cast(coalesce(sum(f.series), 0) as bigint) as series, cast(coalesce(sum(f.documents), 0) as bigint) as documents,
     cast(coalesce(sum(f.words), 0) as bigint) as words, coalesce(max(f.last_at), 0) as last_at
@@ -198,21 +198,21 @@ from (
     where (r.low | r.high) & 137438953471 <> 0
 ) f;
 
--- fragment: named
+-- fragment: from_named_speakers
 -- Who is named by some words in some ranges, and in which series.
 from ({texts words}) w
 cross join ({ranges ranges}) r
 cross join {lookup search_speaker p}
     p.word = w.value and p.series_id >= r.low >> 22 and p.series_id < r.high >> 22 {end_lookup p}
 
--- name: speakers
+-- name: find_speakers
 -- Who is named by some words in some ranges.
-select distinct p.word, p.speaker {named} limit 1000;
+select distinct p.word, p.speaker {from_named_speakers} limit 1000;
 
--- name: spoken
+-- name: documents_of_speakers
 -- The newest that those said who are named by some words, a hundred of each series at most.
 select p.word, d.id
-{named}
+{from_named_speakers}
 cross join search_document d on d.id in (
     select id from search_document
     where id >= p.series_id << 22 and id < (p.series_id + 1) << 22 and speaker = p.speaker
@@ -244,7 +244,7 @@ cross join search_document d on d.id >= json_extract(r.value, '$[0]') and d.id <
 
 -- name: wrong_series
 -- Series that count another number of documents than they have.
-select s.name, s.documents, count(d.id) as found
+select s.name, s.documents, count(d.id) as actual
 from search_series s
 left join search_document d on d.id >= s.id << 22 and d.id < (s.id + 1) << 22
 group by s.id, s.name, s.documents
@@ -273,13 +273,13 @@ where (c.kind in ('message', 'nested_message') and not exists (select 1 from ent
         select 1 from memory m where m.id = d.owner and m.document_id = d.id and m.kind = c.kind))
 limit 10;
 
--- name: found_entries
+-- name: entry_hits
 -- Some wordings of messages as they are now, with where they stand.
 select own.id as wording, slot.id as slot, slot.follows, slot.kind, v.key, v.created_at, b.name as conversation, n.path, c.body
 from ({numbers owners}) o
 cross join {lookup entry own} own.id = o.value {end_lookup own}
 cross join {lookup entry slot} slot.id = coalesce(own.replaces, own.id) {end_lookup slot}
-cross join {lookup entry v} v.id = ({edited}) {end_lookup v}
+cross join {lookup entry v} v.id = ({edited_version}) {end_lookup v}
 cross join {lookup branch b} b.id = slot.branch_id {end_lookup b}
 cross join {lookup namespace n} n.id = b.namespace_id {end_lookup n}
 cross join {lookup content c} c.id = v.content_id {end_lookup c};

@@ -1,4 +1,4 @@
--- name: series_places
+-- name: extend_series
 -- The next places of the newest series of a name, unless it has not so many; with what else a write must know.
 update search_series
 set next = next + :documents, documents = documents + :documents, words = words + :words,
@@ -12,20 +12,20 @@ where id = (
         join namespace n on n.id = c.namespace_id
         where n.path = :path and c.kind = :kind and s.name = :name
     )
-    and next + :documents <= :most
-returning id, next, (select dimensions from search_state where id = 1) as dimensions, (select count(*) from search_waiting) as waiting;
+    and next + :documents <= :max_places
+returning id, next, (select dimensions from search_state where id = 1) as dimensions, (select count(*) from search_unindexed) as waiting;
 
--- name: series_grown
+-- name: grow_series
 -- A document is there again, in its place.
 update search_series set documents = documents + 1, words = words + :words where id = :series
-returning (select dimensions from search_state where id = 1) as dimensions, (select count(*) from search_waiting) as waiting;
+returning (select dimensions from search_state where id = 1) as dimensions, (select count(*) from search_unindexed) as waiting;
 
--- name: totals_changed
--- A scope has more or fewer documents; without the one that is `gone`, as long as that is there.
+-- name: change_totals
+-- A scope has more or fewer documents; without the one that is `minus`, as long as that is there.
 insert into search_total (id, scope_id, series, documents, words, last_at)
 values (
     (select min(id) from search_total where scope_id = :scope), :scope, :series, :documents,
-    :words - coalesce((select length from search_document where id = :gone), 0), :last_at
+    :words - coalesce((select length from search_document where id = :minus), 0), :last_at
 )
 on conflict (id) do update set series = series + excluded.series, documents = documents + excluded.documents,
     words = words + excluded.words, last_at = max(last_at, excluded.last_at);
@@ -40,35 +40,35 @@ insert into search_index (search_index, rowid, terms) values ('delete', :id, :te
 -- name: empty_index
 insert into search_index (search_index) values ('delete-all');
 
--- name: insert_waiting
-insert into search_waiting (document_id, terms) values (:id, :terms);
+-- name: insert_unindexed
+insert into search_unindexed (document_id, terms) values (:id, :terms);
 
--- name: all_waiting
-select document_id, terms from search_waiting order by document_id;
+-- name: all_unindexed
+select document_id, terms from search_unindexed order by document_id;
 
--- name: empty_waiting
-delete from search_waiting;
+-- name: delete_unindexed
+delete from search_unindexed;
 
--- name: take_waiting
+-- name: take_unindexed
 -- Those of some documents that wait; they do no more.
-delete from search_waiting where document_id {in_numbers ids} returning document_id;
+delete from search_unindexed where document_id {in_numbers ids} returning document_id;
 
--- name: waiting_within
+-- name: unindexed_within
 select w.document_id, w.terms
 from json_each(:ranges) r
-cross join search_waiting w on w.document_id >= json_extract(r.value, '$[0]') and w.document_id < json_extract(r.value, '$[1]')
-where :choosy = 0 or exists (
+cross join search_unindexed w on w.document_id >= json_extract(r.value, '$[0]') and w.document_id < json_extract(r.value, '$[1]')
+where :filtered = 0 or exists (
     select 1 from search_document d
     where d.id = w.document_id
         and (:before is null or d.created_at < :before) and (:after is null or d.created_at >= :after)
         and (:roles is null or d.role {in_texts roles})
 );
 
--- fragment: holding
+-- fragment: documents_with_term
 -- The documents in the range f that hold its term.
 select rowid from search_index
 where search_index match f.expression and rowid >= f.first and rowid < f.last
-    and (:choosy = 0 or exists (
+    and (:filtered = 0 or exists (
         select 1 from search_document d
         where d.id = search_index.rowid
             and (:before is null or d.created_at < :before) and (:after is null or d.created_at >= :after)
@@ -84,27 +84,27 @@ with wanted as materialized (
             (select ' AND (' || group_concat('"' || value || '"', ' OR ') || ')' from json_each(w.value, '$[1]')), ''
         ) as expression
     from json_each(:terms) w
-), asked as materialized (
+), searched as materialized (
     select t.term, t.expression, json_extract(r.value, '$[0]') as first, json_extract(r.value, '$[1]') as last
     from wanted t
     cross join json_each(:ranges) r
 ), found as materialized (
     select f.*, (
-            select json_group_array(h.rowid) from ({holding}
+            select json_group_array(h.rowid) from ({documents_with_term}
                 limit cast(:limit as integer)
             ) h
         ) as documents
-    from asked f
+    from searched f
 )
 select f.term, f.documents, case when json_array_length(f.documents) >= :limit then (
-        select json_group_array(h.rowid) from ({holding}
+        select json_group_array(h.rowid) from ({documents_with_term}
             order by rowid desc
             limit cast(:limit as integer)
         ) h
     ) end as newest
 from found f;
 
--- name: terms_near
+-- name: terms_in_ranges
 -- The documents in each of many small ranges that hold each term.
 select t.value as term, (
         select json_group_array(rowid) from search_index
@@ -114,26 +114,26 @@ select t.value as term, (
 from json_each(:terms) t
 cross join json_each(:ranges) r;
 
--- fragment: series_saying
+-- fragment: series_with_terms
 -- The series in which one document holds all of some terms.
 select rowid >> 22 as series from search_index
 where search_index match coalesce((select group_concat('"' || value || '"', ' AND ') from json_each(:terms)), '""')
 union
-select w.document_id >> 22 from search_waiting w
+select w.document_id >> 22 from search_unindexed w
 where json_array_length(:terms) > 0
     and not exists (select 1 from json_each(:terms) t where instr(' ' || w.terms || ' ', ' ' || t.value || ' ') = 0)
 
 -- name: count_index
-select (select count(*) from search_index_docsize) as indexed, (select count(*) from search_waiting) as waiting,
+select (select count(*) from search_index_docsize) as indexed, (select count(*) from search_unindexed) as waiting,
     (select count(*) from search_document) as documents;
 
 -- name: pgvector_available
 select 0 as available;
 
--- name: begin_pgvector
+-- name: create_pgvector
 select null as id where false;
 
--- name: pgvector_begun
+-- name: enable_pgvector
 select null as id where false;
 
 -- name: empty_pgvector
@@ -146,7 +146,7 @@ select :id as id, :passage as passage, :vector as vector where false;
 select null as document_id, null as distance where :vector = :ranges and :limit < 0;
 
 -- name: vector_index
-select 0 as valid, 0 as lacking where :least < 0;
+select 0 as valid, 0 as lacking where :min_vectors < 0;
 
 -- name: vector_index_statements
 select null as statement where false;
@@ -154,9 +154,9 @@ select null as statement where false;
 -- name: nearest_pgvector
 select null as document_id, null as distance where :vector = :ranges and :limit < 0;
 
--- name: hold_writers
+-- name: lock_writers
 -- A transaction that writes is alone anyway.
 select null as id where false;
 
--- name: hold_vectors
+-- name: lock_vectors
 select null as id where false;

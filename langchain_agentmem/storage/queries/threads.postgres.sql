@@ -1,25 +1,25 @@
--- name: values_of
+-- name: checkpoint_values
 -- A cast that fails would hide that the checkpoint is damaged, and only newer servers can tell whether a text is JSON. The shape is that of one string.
-with said (shape) as (select '"([^"\\[:cntrl:]]|\\(["\\/bfnrt]|u(?!0000)[0-9a-fA-F]{4}))*"')
+with json_string (shape) as (select '"([^"\\[:cntrl:]]|\\(["\\/bfnrt]|u(?!0000)[0-9a-fA-F]{4}))*"')
 select v.channel, v.recipe
 from checkpoint c
-cross join said
+cross join json_string
 cross join json_each_text(cast(case
     when c.versions ~ ('^\{(' || shape || ':' || shape || '(,' || shape || ':' || shape || ')*)?\}$') then c.versions
     else '{}'
 end as json)) w
 cross join lateral (
     select channel, recipe from channel_value
-    where line_id = :line and channel = w.key and version = w.value
+    where ns_id = :ns_id and channel = w.key and version = w.value
     limit 1
 ) v
-where c.line_id = :line
-    and c.name = coalesce(cast(:name as text), (select max(name) from checkpoint where line_id = :line));
+where c.ns_id = :ns_id
+    and c.name = coalesce(cast(:name as text), (select max(name) from checkpoint where ns_id = :ns_id));
 
--- name: values_in
+-- name: channel_values
 select v.channel, v.recipe
 from checkpoint c
 cross join json_each_text(cast(c.versions as json)) w
 cross join channel_value v
-where c.line_id = :line and c.name = :name and w.key {in_texts keys}
-    and v.line_id = c.line_id and v.channel = w.key and v.version = w.value;
+where c.ns_id = :ns_id and c.name = :name and w.key {in_texts keys}
+    and v.ns_id = c.ns_id and v.channel = w.key and v.version = w.value;

@@ -1,31 +1,31 @@
--- Threads, their shelves and checkpoints. A path of '' stands for every namespace.
+-- Threads, their part stores and checkpoints. A path of '' stands for every namespace.
 
 -- name: find_thread
--- A thread with its shelf and one of its lines.
-select t.id, t.shelf_id, t.delta, t.created_at, s.swept, s.litter, n.path, l.id as line
+-- A thread with its part store and one of its lines.
+select t.id, t.store_id, t.delta, t.created_at, s.sweep_count, s.removed_count, n.path, l.id as ns_id
 from namespace n
 join thread t on t.namespace_id = n.id and t.name = :name
-join shelf s on s.id = t.shelf_id
-left join checkpoint_line l on l.thread_id = t.id and l.ns = :ns
+join part_store s on s.id = t.store_id
+left join checkpoint_ns l on l.thread_id = t.id and l.ns = :ns
 where n.path = :path;
 
 -- name: find_threads
 -- The same of the first few threads of a name, in whatever namespace.
-select t.id, t.shelf_id, t.delta, t.created_at, s.swept, s.litter, n.path, l.id as line
+select t.id, t.store_id, t.delta, t.created_at, s.sweep_count, s.removed_count, n.path, l.id as ns_id
 from thread t
 join namespace n on n.id = t.namespace_id
-join shelf s on s.id = t.shelf_id
-left join checkpoint_line l on l.thread_id = t.id and l.ns = :ns
+join part_store s on s.id = t.store_id
+left join checkpoint_ns l on l.thread_id = t.id and l.ns = :ns
 where t.name = :name
 order by n.path
 limit 4;
 
--- name: create_shelf
-insert into shelf (loose) values (:loose) returning id, swept;
+-- name: create_store
+insert into part_store (next_part) values (:next_part) returning id, sweep_count;
 
 -- name: create_thread
-insert into thread (namespace_id, name, shelf_id, delta, created_at)
-select n.id, :name, cast(:shelf as bigint), cast(:delta as bigint), cast(:now as bigint)
+insert into thread (namespace_id, name, store_id, delta, created_at)
+select n.id, :name, cast(:store as bigint), cast(:delta as bigint), cast(:now as bigint)
 from namespace n where n.path = :path
 on conflict (name, namespace_id) do nothing
 returning id;
@@ -33,187 +33,182 @@ returning id;
 -- name: mark_delta
 update thread set delta = 1 where id = :thread and delta = 0;
 
--- name: create_line
-insert into checkpoint_line (thread_id, ns) values (:thread, :ns) on conflict (thread_id, ns) do nothing returning id;
+-- name: create_ns
+insert into checkpoint_ns (thread_id, ns) values (:thread, :ns) on conflict (thread_id, ns) do nothing returning id;
 
--- name: lines_of
-select id, ns from checkpoint_line where thread_id = :thread order by ns;
+-- name: list_ns
+select id, ns from checkpoint_ns where thread_id = :thread order by ns;
 
 -- name: newest_subgraphs
 -- The names of the lines of a thread that are subgraphs', the newest first.
-select ns from checkpoint_line where thread_id = :thread and ns <> '' order by id desc limit cast(:limit as bigint);
+select ns from checkpoint_ns where thread_id = :thread and ns <> '' order by id desc limit cast(:limit as bigint);
 
 -- name: insert_part
 -- Content may have been collected by others since this transaction found it there. Its id is then 0, which breaks the
 -- foreign key, and the operation begins again.
-insert into part (shelf_id, number, form, name, content_id, checksum)
-select :shelf, :number, :form, :name, coalesce((select id from content where hash = :hash), 0), :checksum;
+insert into part (store_id, number, encoding, name, content_id, checksum)
+select :store, :number, :encoding, :name, coalesce((select id from content where hash = :hash), 0), :checksum;
 
 -- name: copy_parts
--- Neighbouring parts once more, at other numbers and perhaps on another shelf. No content is copied.
-insert into part (shelf_id, number, form, name, content_id, checksum)
-select cast(:target as bigint), number + cast(:shift as bigint), form, name, content_id, checksum
+-- Neighbouring parts once more, at other numbers and perhaps on another part store. No content is copied.
+insert into part (store_id, number, encoding, name, content_id, checksum)
+select cast(:target as bigint), number + cast(:shift as bigint), encoding, name, content_id, checksum
 from part
-where shelf_id = :shelf and number >= :low and number < :high;
+where store_id = :store and number >= :low and number < :high;
 
--- name: lock_shelf
+-- name: lock_store
 -- Others wait here until the transaction ends.
-select listed, loose, swept from shelf where id = :shelf {for_update};
+select next_element, next_part, sweep_count from part_store where id = :store {for_update};
 
--- name: use_numbers
--- What the next parts get, on a shelf that is locked.
-update shelf set listed = :listed, loose = :loose where id = :shelf;
+-- name: set_numbers
+-- What the next parts get, on a part store that is locked.
+update part_store set next_element = :next_element, next_part = :next_part where id = :store;
 
--- name: take_numbers
+-- name: reserve_part_numbers
 -- Numbers for so many parts in the first row. Others wait here until the transaction ends.
-update shelf set listed = listed + :listed
-where id = :shelf
-returning swept;
+update part_store set next_element = next_element + :count
+where id = :store
+returning sweep_count;
 
 -- name: insert_value
-insert into channel_value (line_id, channel, version, recipe) values (:line, :channel, :version, :recipe)
-on conflict (line_id, channel, version) do update set recipe = excluded.recipe;
+insert into channel_value (ns_id, channel, version, recipe) values (:ns_id, :channel, :version, :recipe)
+on conflict (ns_id, channel, version) do update set recipe = excluded.recipe;
 
 -- name: insert_checkpoint
 -- Where its namespace has a branch "main", what that showed then is kept for it. Citus takes no subquery in "values".
-insert into checkpoint (line_id, name, parent, run_id, versions, head, metadata, created_at, namespace_id)
-select :line, :name, :parent, :run_id, :versions, :head, :metadata, :now, (
-    select b.namespace_id from checkpoint_line l
+insert into checkpoint (ns_id, name, parent, run_id, versions, head, metadata, created_at, namespace_id)
+select :ns_id, :name, :parent, :run_id, :versions, :head, :metadata, :now, (
+    select b.namespace_id from checkpoint_ns l
     join thread t on t.id = l.thread_id
     join branch b on b.namespace_id = t.namespace_id and b.kind = 'layers' and b.name = 'main'
-    where l.id = :line
+    where l.id = :ns_id
 )
 where true
-on conflict (line_id, name) do update set parent = excluded.parent, run_id = excluded.run_id,
+on conflict (ns_id, name) do update set parent = excluded.parent, run_id = excluded.run_id,
     versions = excluded.versions, head = excluded.head, metadata = excluded.metadata;
 
 -- name: insert_write
 -- Special writes, whose place is below zero, replace what is there; of the others the first one counts.
-insert into pending_write (line_id, checkpoint, task, place, path, channel, run_id, recipe)
-values (:line, :checkpoint, :task, :place, :path, :channel, :run_id, :recipe)
-on conflict (line_id, checkpoint, task, place) do update
+insert into pending_write (ns_id, checkpoint, task, idx, path, channel, run_id, recipe)
+values (:ns_id, :checkpoint, :task, :idx, :path, :channel, :run_id, :recipe)
+on conflict (ns_id, checkpoint, task, idx) do update
 set path = excluded.path, channel = excluded.channel, run_id = excluded.run_id, recipe = excluded.recipe
-where excluded.place < 0;
+where excluded.idx < 0;
 
 -- name: latest_checkpoint
-select name, parent, versions, head, metadata from checkpoint where line_id = :line order by name desc limit 1;
+select name, parent, versions, head, metadata from checkpoint where ns_id = :ns_id order by name desc limit 1;
 
--- name: checkpoint_named
-select name, parent, versions, head, metadata from checkpoint where line_id = :line and name = :name;
+-- name: find_checkpoint
+select name, parent, versions, head, metadata from checkpoint where ns_id = :ns_id and name = :name;
 
--- name: values_of
+-- name: checkpoint_values
 -- The values of the channels of a checkpoint, or of the newest one; none of one whose versions cannot be read.
 select v.channel, v.recipe
 from checkpoint c
 cross join json_each(case when json_valid(c.versions) then c.versions else '{}' end) w
 cross join channel_value v
-where c.line_id = :line and c.name = coalesce(:name, (select max(name) from checkpoint where line_id = :line))
-    and v.line_id = c.line_id and v.channel = w.key and v.version = w.value;
+where c.ns_id = :ns_id and c.name = coalesce(:name, (select max(name) from checkpoint where ns_id = :ns_id))
+    and v.ns_id = c.ns_id and v.channel = w.key and v.version = w.value;
 
--- name: values_in
+-- name: channel_values
 -- What some channels hold in a checkpoint.
 select v.channel, v.recipe
 from checkpoint c
 cross join json_each(c.versions) w
 cross join channel_value v
-where c.line_id = :line and c.name = :name and w.key {in_texts keys}
-    and v.line_id = c.line_id and v.channel = w.key and v.version = w.value;
+where c.ns_id = :ns_id and c.name = :name and w.key {in_texts keys}
+    and v.ns_id = c.ns_id and v.channel = w.key and v.version = w.value;
 
--- name: writes_at
+-- name: pending_writes
 -- What was written towards the children of a checkpoint, or of the newest one.
-select task, place, path, channel, recipe from pending_write
-where line_id = :line
-    and checkpoint = coalesce(:checkpoint, (select max(name) from checkpoint where line_id = :line));
+select task, idx, path, channel, recipe from pending_write
+where ns_id = :ns_id and checkpoint = coalesce(:checkpoint, (select max(name) from checkpoint where ns_id = :ns_id));
 
 -- name: writes_of_channels
 -- What was written towards the children of some checkpoints, for some channels.
-select checkpoint, task, place, path, channel, recipe from pending_write
-where line_id = :line
-    and checkpoint {in_texts checkpoints}
-    and channel {in_texts channels};
+select checkpoint, task, idx, path, channel, recipe from pending_write
+where ns_id = :ns_id and checkpoint {in_texts checkpoints} and channel {in_texts channels};
 
--- name: values_named
+-- name: values_of_versions
 -- What some channels hold in some versions.
 select channel, version, recipe from channel_value
-where line_id = :line and channel {in_texts channels} and version {in_texts versions};
+where ns_id = :ns_id and channel {in_texts channels} and version {in_texts versions};
 
--- name: ancestors
+-- name: checkpoint_ancestors
 -- The line from a checkpoint's parent back to the first; a checkpoint that was put again may be its own ancestor.
 with recursive chain (name, parent, versions, depth) as (
-    select c.name, c.parent, c.versions, 0 from checkpoint c where c.line_id = :line and c.name = :name
+    select c.name, c.parent, c.versions, 0 from checkpoint c where c.ns_id = :ns_id and c.name = :name
     union all
     select c.name, c.parent, c.versions, chain.depth + 1
     from chain
-    join checkpoint c on c.line_id = :line and c.name = chain.parent
+    join checkpoint c on c.ns_id = :ns_id and c.name = chain.parent
     where chain.depth < cast(:limit as bigint)
 )
 select name, versions from chain where depth > 0 order by depth;
 
--- name: parts_in
+-- name: parts_in_ranges
 -- The parts in some ranges of numbers.
-select p.number, p.form, p.name, p.checksum, c.body
+select p.number, p.encoding, p.name, p.checksum, c.body
 from ({ranges ranges}) r
-cross join {lookup part p} p.shelf_id = :shelf and p.number >= r.low and p.number < r.high {end_lookup p}
+cross join {lookup part p} p.store_id = :store and p.number >= r.low and p.number < r.high {end_lookup p}
 left join content c on c.id = p.content_id;
 
 -- name: known_parts
 -- Where parts lie, known by the digests of their contents in hexadecimal, their forms and names.
-select c.hash, p.form, p.name, p.number
+select c.hash, p.encoding, p.name, p.number
 from ({triples keys}) k
 cross join {lookup content c} c.hash = from_hex(k.first) {end_lookup c}
 cross join {lookup part p}
-    p.content_id = c.id and p.shelf_id = :shelf and p.form = k.second
+    p.content_id = c.id and p.store_id = :store and p.encoding = k.second
     and (p.name = k.third or (p.name is null and k.third is null)) {end_lookup p};
 
 -- name: checkpoint_keys
 -- A page of checkpoints, newest first.
-select c.line_id, c.name, c.metadata, l.ns, t.name as thread, n.path
+select c.ns_id, c.name, c.metadata, l.ns, t.name as thread, n.path
 from checkpoint c
-join checkpoint_line l on l.id = c.line_id
+join checkpoint_ns l on l.id = c.ns_id
 join thread t on t.id = l.thread_id
 join namespace n on n.id = t.namespace_id
 where (n.path >= :low and n.path < :high)
     and (cast(:ns as text) is null or l.ns = cast(:ns as text))
     and (cast(:name as text) is null or c.name = cast(:name as text))
     and (cast(:before as text) is null or c.name < cast(:before as text))
-    and (cast(:after as text) is null or (c.name, c.line_id) < (cast(:after as text), cast(:after_line as bigint)))
-order by c.name desc, c.line_id desc
+    and (cast(:after as text) is null or (c.name, c.ns_id) < (cast(:after as text), cast(:after_ns_id as bigint)))
+order by c.name desc, c.ns_id desc
 limit cast(:limit as bigint);
 
--- name: thread_keys
+-- name: thread_checkpoint_keys
 -- The same for one thread.
-select c.line_id, c.name, c.metadata, l.ns, t.name as thread, n.path
+select c.ns_id, c.name, c.metadata, l.ns, t.name as thread, n.path
 from thread t
 join namespace n on n.id = t.namespace_id
-join checkpoint_line l on l.thread_id = t.id
-join checkpoint c on c.line_id = l.id and (cast(:name as text) is null or c.name = cast(:name as text))
+join checkpoint_ns l on l.thread_id = t.id
+join checkpoint c on c.ns_id = l.id and (cast(:name as text) is null or c.name = cast(:name as text))
 where t.id = :thread
     and (cast(:ns as text) is null or l.ns = cast(:ns as text))
     and (cast(:before as text) is null or c.name < cast(:before as text))
-    and (cast(:after as text) is null or (c.name, c.line_id) < (cast(:after as text), cast(:after_line as bigint)))
-order by c.name desc, c.line_id desc
+    and (cast(:after as text) is null or (c.name, c.ns_id) < (cast(:after as text), cast(:after_ns_id as bigint)))
+order by c.name desc, c.ns_id desc
 limit cast(:limit as bigint);
 
--- name: line_keys
+-- name: ns_checkpoint_keys
 -- The same for one line.
-select c.line_id, c.name, c.metadata, l.ns, t.name as thread, n.path
-from checkpoint_line l
+select c.ns_id, c.name, c.metadata, l.ns, t.name as thread, n.path
+from checkpoint_ns l
 join thread t on t.id = l.thread_id
 join namespace n on n.id = t.namespace_id
-join checkpoint c on c.line_id = l.id
-where l.id = :line
-    and (cast(:before as text) is null or c.name < cast(:before as text))
+join checkpoint c on c.ns_id = l.id
+where l.id = :ns_id and (cast(:before as text) is null or c.name < cast(:before as text))
 order by c.name desc
 limit cast(:limit as bigint);
 
 -- name: surplus_checkpoints
 -- The oldest checkpoints of a line beyond the newest few, or from before a time; never the newest one.
 select name from checkpoint
-where line_id = :line
-    and name < (select max(name) from checkpoint where line_id = :line)
+where ns_id = :ns_id and name < (select max(name) from checkpoint where ns_id = :ns_id)
     and (
         (cast(:keep as bigint) is not null and name <= (
-            select name from checkpoint where line_id = :line
+            select name from checkpoint where ns_id = :ns_id
             order by name desc limit 1 offset coalesce(cast(:keep as bigint), 0)
         ))
         or (cast(:before as bigint) is not null and created_at < cast(:before as bigint))
@@ -221,107 +216,107 @@ where line_id = :line
 order by name
 limit cast(:limit as bigint);
 
--- name: old_calls
+-- name: ended_subgraphs
 -- Lines of calls of subgraphs that ended before the oldest checkpoint that the thread's own line still has.
-select l.id from checkpoint_line l
+select l.id from checkpoint_ns l
 where l.thread_id = :thread and l.ns like '%:%'
     and not exists (
         select 1 from checkpoint c
-        where c.line_id = l.id and c.name >= coalesce(
-            (select min(o.name) from checkpoint o join checkpoint_line r on r.id = o.line_id
+        where c.ns_id = l.id and c.name >= coalesce(
+            (select min(o.name) from checkpoint o join checkpoint_ns r on r.id = o.ns_id
             where r.thread_id = :thread and r.ns = ''), '')
     )
-    and exists (select 1 from checkpoint c where c.line_id = l.id)
+    and exists (select 1 from checkpoint c where c.ns_id = l.id)
 limit cast(:limit as bigint);
 
 -- name: delete_checkpoint
-delete from checkpoint where line_id = :line and name = :name;
+delete from checkpoint where ns_id = :ns_id and name = :name;
 
 -- name: delete_writes
-delete from pending_write where line_id = :line and checkpoint = :name;
+delete from pending_write where ns_id = :ns_id and checkpoint = :name;
 
 -- name: delete_stray_writes
 -- What was written towards checkpoints that are gone, or were gone when it came.
 delete from pending_write
-where line_id = :line and checkpoint <= :up_to
-    and not exists (select 1 from checkpoint c where c.line_id = :line and c.name = pending_write.checkpoint);
+where ns_id = :ns_id and checkpoint <= :up_to
+    and not exists (select 1 from checkpoint c where c.ns_id = :ns_id and c.name = pending_write.checkpoint);
 
--- name: delete_line
-delete from checkpoint_line where id = :line;
+-- name: delete_ns
+delete from checkpoint_ns where id = :ns_id;
 
 -- name: delete_thread
 delete from thread where id = :thread;
 
 -- name: checkpoints_of_runs
-select t.shelf_id, c.line_id, c.name from checkpoint c
-join checkpoint_line l on l.id = c.line_id
+select t.store_id, c.ns_id, c.name from checkpoint c
+join checkpoint_ns l on l.id = c.ns_id
 join thread t on t.id = l.thread_id
 join namespace n on n.id = t.namespace_id
 where c.run_id {in_texts runs} and n.path >= :low and n.path < :high
-order by c.line_id, c.name;
+order by c.ns_id, c.name;
 
 -- name: delete_writes_of_run
-delete from pending_write where line_id = :line and checkpoint = :checkpoint and task = :task and run_id = :run_id;
+delete from pending_write where ns_id = :ns_id and checkpoint = :checkpoint and task = :task and run_id = :run_id;
 
--- name: add_litter
-update shelf set litter = litter + :count where id = :shelf;
+-- name: add_removed_count
+update part_store set removed_count = removed_count + :count where id = :store;
 
--- name: shelf_lines
--- Every line of the threads that share a shelf.
-select l.id from checkpoint_line l join thread t on t.id = l.thread_id where t.shelf_id = :shelf order by l.id;
+-- name: ns_of_store
+-- Every line of the threads that share a part store.
+select l.id from checkpoint_ns l join thread t on t.id = l.thread_id where t.store_id = :store order by l.id;
 
--- name: line_versions
-select versions from checkpoint where line_id = :line;
+-- name: ns_versions
+select versions from checkpoint where ns_id = :ns_id;
 
--- name: line_values
-select channel, version, recipe from channel_value where line_id = :line order by channel, version;
+-- name: ns_values
+select channel, version, recipe from channel_value where ns_id = :ns_id order by channel, version;
 
--- name: line_writes
-select checkpoint, task, place, path, channel, run_id, recipe from pending_write
-where line_id = :line order by checkpoint, task, place;
+-- name: ns_writes
+select checkpoint, task, idx, path, channel, run_id, recipe from pending_write
+where ns_id = :ns_id order by checkpoint, task, idx;
 
 -- name: delete_value
-delete from channel_value where line_id = :line and channel = :channel and version = :version;
+delete from channel_value where ns_id = :ns_id and channel = :channel and version = :version;
 
 -- name: part_hashes
 -- The contents of neighbouring parts.
 select p.number, c.hash from part p join content c on c.id = p.content_id
-where p.shelf_id = :shelf and p.number >= :low and p.number < :high;
+where p.store_id = :store and p.number >= :low and p.number < :high;
 
 -- name: delete_parts
-delete from part where shelf_id = :shelf and number >= :low and number < :high;
+delete from part where store_id = :store and number >= :low and number < :high;
 
--- name: clear_litter
-update shelf set litter = 0 where id = :shelf;
+-- name: reset_removed_count
+update part_store set removed_count = 0 where id = :store;
 
--- name: note_sweep
-update shelf set swept = swept + 1 where id = :shelf;
+-- name: count_sweep
+update part_store set sweep_count = sweep_count + 1 where id = :store;
 
--- name: delete_idle_shelf
-delete from shelf where id = :shelf and not exists (select 1 from thread where shelf_id = :shelf);
+-- name: delete_idle_store
+delete from part_store where id = :store and not exists (select 1 from thread where store_id = :store);
 
 -- name: threads_within
 -- The threads of the namespaces in a range of paths; those of one name, or all.
-select t.id, t.name, t.shelf_id, t.delta, n.path from thread t
+select t.id, t.name, t.store_id, t.delta, n.path from thread t
 join namespace n on n.id = t.namespace_id
 where n.path >= :low and n.path < :high and (cast(:name as text) is null or t.name = cast(:name as text))
 order by n.path, t.name;
 
--- name: line_checkpoints
-select name, parent, run_id, versions, head, metadata, created_at from checkpoint where line_id = :line order by name;
+-- name: ns_checkpoints
+select name, parent, run_id, versions, head, metadata, created_at from checkpoint where ns_id = :ns_id order by name;
 
--- name: shelf_gaps
--- Shelves that believe to have fewer parts than there are.
-select s.id from shelf s
+-- name: store_gaps
+-- Part stores that believe to have fewer parts than there are.
+select s.id from part_store s
 where exists (
     select 1 from part p
-    where p.shelf_id = s.id and p.number >= s.listed and (p.number < cast(:loose as bigint) or p.number >= s.loose)
+    where p.store_id = s.id and p.number >= s.next_element and (p.number < cast(:next_part as bigint) or p.number >= s.next_part)
 );
 
 -- name: parts_after
--- A page of a shelf, to see that each part is what was stored.
+-- A page of a part store, to see that each part is what was stored.
 select p.number, p.checksum, c.hash, c.body from part p
 left join content c on c.id = p.content_id
-where p.shelf_id = :shelf and p.number > :after
+where p.store_id = :store and p.number > :after
 order by p.number
 limit cast(:limit as bigint);

@@ -4,15 +4,15 @@
 -- name: exported_contents
 select id, hash, body from content where id {in_numbers ids};
 
--- name: exported_shelves
-select * from shelf where id {in_numbers ids} order by id;
+-- name: exported_stores
+select * from part_store where id {in_numbers ids} order by id;
 
 -- name: exported_threads
 select t.*, n.path from thread t join namespace n on n.id = t.namespace_id;
 
 -- name: exported_parts
-select p.number, p.form, p.name, c.body from part p join content c on c.id = p.content_id
-where p.shelf_id = :shelf order by p.number;
+select p.number, p.encoding, p.name, c.body from part p join content c on c.id = p.content_id
+where p.store_id = :store order by p.number;
 
 -- name: exported_branches
 -- The youngest first: each after those that begin on it.
@@ -29,7 +29,7 @@ where b.kind = 'conversation' order by b.id;
 
 -- name: exported_memory
 -- The copies of a version come behind it.
-select * from memory order by coalesce(origin, id), id;
+select * from memory order by coalesce(copy_of, id), id;
 
 -- name: exported_audit
 select a.sequence, a.mark, a.hidden, n.path from audit a join namespace n on n.id = a.namespace_id order by a.sequence;
@@ -70,7 +70,7 @@ join branch b on b.id = m.branch_id
 join namespace n on n.id = b.namespace_id
 join content c on c.id = m.content_id
 where m.kind in ('core', 'event', 'record', 'fact') and n.path >= :low and n.path < :high
-    and (m.gone = 4611686018427387904 or (b.kind = 'layers' and m.until = 4611686018427387904))
+    and (m.visible_until = 4611686018427387904 or (b.kind = 'layers' and m.until = 4611686018427387904))
 order by n.path, m.kind, m.id;
 
 -- name: plain_items

@@ -70,26 +70,26 @@ create index entry_attachments on entry (attachments_id) where attachments_id is
 create index entry_replaces on entry (replaces{id_too}) where replaces is not null;
 create index entry_round on entry (branch_id, round_key) where round_key is not null;
 
--- A compacted context. `lane` names the context: a graph's state, a conversation's log, or one role's rounds.
--- `digest` is the digest of the messages up to its end, `reached` their number, and `slot` the row of the last of
+-- A compacted context. `context` names the context: a graph's state, a conversation's log, or one role's rounds.
+-- `digest` is the digest of the messages up to its end, `message_count` their number, and `slot` the row of the last of
 -- them if the context is a conversation's. The body is JSON: it names
 -- the messages that were kept and contains those that were made.
 create table compaction (
     id {id},
     branch_id {int} not null references branch (id) on delete cascade,
-    lane {text} not null,
+    context {text} not null,
     digest {blob} not null,
-    reached {int} not null,
+    message_count {int} not null,
     slot {int},
     created_at {int} not null,
     checksum {int} not null,
     body {blob} not null
 );
-create index compaction_lane on compaction (branch_id, lane, id);
+create index compaction_context on compaction (branch_id, context, id);
 
 -- Notes of the texts that were put into the prompts of a thread. `name` is the thread, `key` the message that the
 -- text precedes, `part` the kind of text, and `reader` its origin: a memory by its name ('' for that of the run),
--- or the experiences of a role. `tokens` is its size; `stands` is 1 while prompts still show it. The body is JSON:
+-- or the experiences of a role. `tokens` is its size; `in_prompt` is 1 while prompts still show it. The body is JSON:
 -- ids, scores and signals, and the values of core memory, since a prompt shows them as they were.
 create table prompt_note (
     namespace_id {int} not null references namespace (id) on delete cascade,
@@ -98,7 +98,7 @@ create table prompt_note (
     part {text} not null,
     reader {text} not null,
     tokens {int} not null,
-    stands {int} not null,
+    in_prompt {int} not null,
     created_at {int} not null,
     body {blob} not null,
     primary key (namespace_id, name, key, part, reader)
@@ -107,57 +107,57 @@ create index prompt_note_age on prompt_note (created_at);
 
 -- LangGraph threads: checkpoints that cost only what changed --------------------------------------------------------
 
--- The parts of a thread's values. `listed` and `loose` are the next part numbers, for elements of lists and for all
--- other parts; no number is assigned twice. `swept` counts removals of parts, which make older caches of them
--- invalid. `litter` counts the checkpoints removed since the last one.
-create table shelf (
+-- The parts of a thread's values. `next_element` and `next_part` are the next part numbers, for elements of lists and
+-- for all other parts; no number is assigned twice. `sweep_count` counts removals of parts, which make older caches
+-- of them invalid. `removed_count` counts the checkpoints removed since the last one.
+create table part_store (
     id {serial},
-    listed {int} not null default 0,
-    loose {int} not null,
-    swept {int} not null default 0,
-    litter {int} not null default 0
+    next_element {int} not null default 0,
+    next_part {int} not null,
+    sweep_count {int} not null default 0,
+    removed_count {int} not null default 0
 );
 
--- A thread of a namespace. A copy of a thread shares its shelf. `delta` marks a thread with DeltaChannels, whose
+-- A thread of a namespace. A copy of a thread shares its part store. `delta` marks a thread with DeltaChannels, whose
 -- checkpoints need their ancestors.
 create table thread (
     id {id},
     namespace_id {int} not null references namespace (id),
     name {text} not null,
-    shelf_id {int} not null references shelf (id),
+    store_id {int} not null references part_store (id),
     delta {int} not null default 0,
     created_at {int} not null,
     unique (name, namespace_id)
 );
 create index thread_namespace on thread (namespace_id);
-create index thread_shelf on thread (shelf_id);
+create index thread_store on thread (store_id);
 
 -- One series of checkpoints: a thread's own (`ns` is empty), or those of one of its subgraphs.
-create table checkpoint_line (
+create table checkpoint_ns (
     id {id},
     thread_id {int} not null references thread (id) on delete cascade,
     ns {text} not null,
     unique (thread_id, ns)
 );
 
--- A part of a value, never changed. `form` is the encoding of the body, `name` the id of a message.
+-- A part of a value, never changed. `encoding` is that of the body, `name` the id of a message.
 create table part (
-    shelf_id {int} not null references shelf (id) on delete cascade,
+    store_id {int} not null references part_store (id) on delete cascade,
     number {int} not null,
-    form {text} not null,
+    encoding {text} not null,
     name {text},
     content_id {int} not null references content (id),
     checksum {int} not null,
-    primary key (shelf_id, number)
+    primary key (store_id, number)
 ){without_rowid};
-create index part_content on part (content_id, shelf_id);
+create index part_content on part (content_id, store_id);
 
 -- A checkpoint without its values. `versions` is a JSON object of the channels' versions; `head` and `metadata` are
--- output of the serializer. `seen` is the last stamp (of `memory`) that its view includes, if that is not its time
--- of creation. `namespace_id` is set if the namespace had a branch "main" when the checkpoint was put: the versions
--- that "main" showed then are kept for it.
+-- output of the serializer. `view_stamp` is the last stamp (of `memory`) that its view includes, if that is not its
+-- time of creation. `namespace_id` is set if the namespace had a branch "main" when the checkpoint was put: the
+-- versions that "main" showed then are kept for it.
 create table checkpoint (
-    line_id {int} not null references checkpoint_line (id) on delete cascade,
+    ns_id {int} not null references checkpoint_ns (id) on delete cascade,
     name {text} not null,
     parent {text},
     run_id {text},
@@ -165,34 +165,34 @@ create table checkpoint (
     head {blob} not null,
     metadata {blob} not null,
     created_at {int} not null,
-    seen {int},
+    view_stamp {int},
     namespace_id {int},
-    primary key (line_id, name)
+    primary key (ns_id, name)
 ){without_rowid};
 create index checkpoint_run on checkpoint (run_id) where run_id is not null;
-create index checkpoint_seen on checkpoint (namespace_id, coalesce(seen, created_at)) where namespace_id is not null;
+create index checkpoint_view_stamp on checkpoint (namespace_id, coalesce(view_stamp, created_at)) where namespace_id is not null;
 
 -- The value of a channel in one version, as a recipe of parts. A channel without a value has no row.
 create table channel_value (
-    line_id {int} not null references checkpoint_line (id) on delete cascade,
+    ns_id {int} not null references checkpoint_ns (id) on delete cascade,
     channel {text} not null,
     version {text} not null,
     recipe {blob} not null,
-    primary key (line_id, channel, version)
+    primary key (ns_id, channel, version)
 ){without_rowid};
 
 -- A task's writes towards the checkpoint after this one; they may be stored before the checkpoint itself. `run_id`
 -- is the run that wrote them, if it has an id: they are deleted with it, even if another run made the checkpoint.
 create table pending_write (
-    line_id {int} not null references checkpoint_line (id) on delete cascade,
+    ns_id {int} not null references checkpoint_ns (id) on delete cascade,
     checkpoint {text} not null,
     task {text} not null,
-    place {int} not null,
+    idx {int} not null,
     path {text} not null,
     channel {text} not null,
     recipe {blob} not null,
     run_id {text},
-    primary key (line_id, checkpoint, task, place)
+    primary key (ns_id, checkpoint, task, idx)
 ){without_rowid};
 create index pending_write_run on pending_write (run_id) where run_id is not null;
 
@@ -212,15 +212,15 @@ create index author_name on author (namespace_id, name) where name is not null;
 -- One version of something remembered, identified by kind and key. The newest visible version is current; `deleted`
 -- marks one that records a deletion. A row is valid on its branch from `position` up to but without `until`, where
 -- the next version on the branch begins. A task's row has no branch until it is sealed; `group_id` is the execution
--- that wrote it, then and later. A group that is sealed on a second branch is copied: `origin` is the copied row,
+-- that wrote it, then and later. A group that is sealed on a second branch is copied: `copy_of` is the copied row,
 -- and versions are ordered by it. `label` is the kind of an event or the predicate of a fact; `subject` and
 -- `object` are a fact's, in the form in which they are compared. `extra` is JSON, `document_id` the number in the
 -- search.
 --
--- `scope_id` is the namespace of the row's branch, `author_id` its author. `stamp` is the time of the first commit
--- on the own line of a thread, or on "main"; null before, and on branches of subgraphs. `gone` is 2^62 while the
--- head of its author shows the row, else the time when that ended, or 0 if the row was never shown. `source` is its
--- origin ("user", "model", "tool", "import", "person"), `actor` names it. `correction` is set where a person
+-- `scope_id` is the namespace of the row's branch, `author_id` its author. `stamp` is the time of the first commit on
+-- the own line of a thread, or on "main"; null before, and on branches of subgraphs. `visible_until` is 2^62 while
+-- the head of its author shows the row, else the time when that ended, or 0 if the row was never shown. `source` is
+-- its origin ("user", "model", "tool", "import", "person"), `actor` names it. `correction` is set where a person
 -- corrected the value: a JSON object with its id, the values before and after, the sources of the value before, and
 -- the id of the correction that this one reverts. Such a row stays when a newer version replaces it.
 create table memory (
@@ -229,7 +229,7 @@ create table memory (
     position {int},
     until {int} not null default 4611686018427387904,
     group_id {int},
-    origin {int},
+    copy_of {int},
     kind {text} not null,
     key {text} not null,
     label {text},
@@ -246,7 +246,7 @@ create table memory (
     scope_id {int},
     author_id {int} references author (id),
     stamp {int},
-    gone {int} not null default 0,
+    visible_until {int} not null default 0,
     source {text},
     actor {text},
     correction {text},
@@ -257,7 +257,7 @@ create index memory_order on memory (branch_id, kind, position, id);
 create index memory_key on memory (branch_id, kind, key, until);
 create index memory_group_id on memory (group_id) where group_id is not null;
 create index memory_content on memory (content_id) where content_id is not null;
-create index memory_origin on memory (origin) where origin is not null;
+create index memory_copy_of on memory (copy_of) where copy_of is not null;
 create index memory_expiry on memory (branch_id, expires_at) where expires_at is not null;
 create index memory_author on memory (author_id) where author_id is not null;
 create index memory_correction on memory (branch_id) where correction is not null;
@@ -266,17 +266,17 @@ create index memory_object on memory (branch_id, object, kind, created_at, until
 create index memory_learned on memory (branch_id, kind, created_at) where subject is not null;
 create index memory_subject_learned on memory (branch_id, subject, kind, created_at) where subject is not null;
 -- The same for all threads of a scope.
-create index memory_counts on memory (scope_id, kind, key, stamp) where gone = 4611686018427387904;
-create index memory_newest on memory (scope_id, kind, stamp) where gone = 4611686018427387904;
-create index memory_counted on memory (scope_id, kind, stamp) where gone > 0 and gone < 4611686018427387904;
-create index memory_counts_subject on memory (scope_id, kind, subject, label, object)
-    where gone = 4611686018427387904 and subject is not null;
-create index memory_counts_object on memory (scope_id, kind, object, created_at)
-    where gone = 4611686018427387904 and subject is not null;
-create index memory_counts_subject_learned on memory (scope_id, kind, subject, created_at)
-    where gone = 4611686018427387904 and subject is not null;
-create index memory_counts_learned on memory (scope_id, kind, created_at)
-    where gone = 4611686018427387904 and subject is not null;
+create index memory_visible on memory (scope_id, kind, key, stamp) where visible_until = 4611686018427387904;
+create index memory_visible_newest on memory (scope_id, kind, stamp) where visible_until = 4611686018427387904;
+create index memory_formerly_visible on memory (scope_id, kind, stamp) where visible_until > 0 and visible_until < 4611686018427387904;
+create index memory_visible_subject on memory (scope_id, kind, subject, label, object)
+    where visible_until = 4611686018427387904 and subject is not null;
+create index memory_visible_object on memory (scope_id, kind, object, created_at)
+    where visible_until = 4611686018427387904 and subject is not null;
+create index memory_visible_subject_learned on memory (scope_id, kind, subject, created_at)
+    where visible_until = 4611686018427387904 and subject is not null;
+create index memory_visible_learned on memory (scope_id, kind, created_at)
+    where visible_until = 4611686018427387904 and subject is not null;
 
 -- The sources of a version: ids of messages, and of the conversations or threads that they belong to. A version
 -- that loses all of them is forgotten.
@@ -303,15 +303,15 @@ create table memory_group (
 create index memory_group_task on memory_group (thread_id, task);
 
 -- The groups on a branch and their positions. `thread` is the thread of the group, if it is not the branch's.
-create table seal (
+create table sealed_group (
     group_id {int} not null,
     branch_id {int} not null references branch (id) on delete cascade,
     position {int} not null,
     thread {text},
     primary key (group_id, branch_id)
 ){without_rowid};
-create index seal_branch on seal (branch_id, position);
-create index seal_thread on seal (branch_id) where thread is not null;
+create index sealed_group_branch on sealed_group (branch_id, position);
+create index sealed_group_thread on sealed_group (branch_id) where thread is not null;
 
 -- Tasks that finished under a checkpoint, with the groups they had written by then, as a JSON list. `caller` is the
 -- task that called this one, if any.
@@ -339,15 +339,15 @@ create index finished_group_task on finished_group (thread_id, task);
 
 -- The position of a checkpoint on a branch. Its memory is that of the branch up to there, and of the branches
 -- before.
-create table place (
-    line_id {int} not null,
+create table checkpoint_position (
+    ns_id {int} not null,
     checkpoint {text} not null,
     branch_id {int} not null references branch (id),
     position {int} not null,
-    primary key (line_id, checkpoint),
-    foreign key (line_id, checkpoint) references checkpoint (line_id, name) on delete cascade
+    primary key (ns_id, checkpoint),
+    foreign key (ns_id, checkpoint) references checkpoint (ns_id, name) on delete cascade
 ){without_rowid};
-create index place_branch on place (branch_id, position);
+create index checkpoint_position_branch on checkpoint_position (branch_id, position);
 
 -- The base of a subgraph's branch: the checkpoint around it, the position of that, if it has one, and the groups
 -- that the task around it had written when it began, as a JSON list, each with its last row that counts.
@@ -481,24 +481,24 @@ create table search_unembedded (
     document_id {int} not null unique references search_document (id) on delete cascade
 );
 
--- The state of the search. `dimensions` is null as long as no vectors are wanted, `removed` counts removals of
+-- The state of the search. `dimensions` is null as long as no vectors are wanted, `removals` counts removals of
 -- vectors, and `pgvector` is 1 if they are in a table of pgvector's as well.
 create table search_state (
     id {int} primary key check (id = 1),
     analysis {int} not null,
     dimensions {int},
-    removed {int} not null default 0,
+    removals {int} not null default 0,
     pgvector {int} not null default 0
 );
 insert into search_state (id, analysis) values (1, 0);
 
 -- Audit trail: every prompt and reply, in one chain -----------------------------------------------------------------
 
--- The entries. `sequence` is the place in the chain, without gaps; `digest` covers everything of the entry that
--- never changes, and `link` this digest and the link before. An erased entry keeps these three; the rest is null.
--- `hidden` is 0 for visible entries, 1 for junk, whose rules `junk` names as a JSON list, and 2 for a reference
--- that has a newer version. `mark` is a digest that identifies duplicates of todos and references, and the calls of
--- one conversation or thread. The messages of calls are parts of a shelf, each once, and `messages` is a recipe that
+-- The entries. `sequence` is the place in the chain, without gaps; `digest` covers everything of the entry that never
+-- changes, and `link` this digest and the link before. An erased entry keeps these three; the rest is null. `hidden`
+-- is 0 for visible entries, 1 for junk, whose rules `junk` names as a JSON list, and 2 for a reference that has a
+-- newer version. `mark` is a digest that identifies duplicates of todos and references, and the calls of one
+-- conversation or thread. The messages of calls are parts of a part store, each once, and `messages` is a recipe that
 -- names them. So a call with a long history costs only its new messages. `body` is JSON, compressed if that makes an
 -- archived entry smaller. `document_id` is its document in the search, if it has one.
 create table audit (
@@ -518,7 +518,7 @@ create table audit (
     mark {blob},
     archived {int},
     document_id {int},
-    shelf_id {int},
+    store_id {int},
     messages {blob},
     body {blob}
 );

@@ -1,7 +1,7 @@
 -- The full-text index over analysed terms. The cost of FTS5 is per transaction, not per row: indexing one document
 -- in its own commit costs thirteen times as much as among sixty-four. So new ones wait and are indexed together.
 create virtual table search_index using fts5 (terms, content = '', tokenize = 'ascii', detail = 'none');
-create table search_waiting (
+create table search_unindexed (
     document_id integer primary key,
     terms text not null
 );

@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit.audit_trail import AuditTrail
-from langchain_agentmem.audit.junk_rules import reasons, todos_in
+from langchain_agentmem.audit.junk_rules import find_todos, junk_reasons
 from langchain_agentmem.errors import InvalidInput
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -140,9 +140,9 @@ def test_any_text_is_given_back(one_trail, prompt, reply):
 
 def test_no_text_takes_long():
     for piece in ("add ", ".", "`", '"a ', "http://", "should ", "a", "1. ", "- ", "a/", "please ", "a. ", "~~"):
-        assert len(todos_in(piece * (100_000 // len(piece)))) < 10, piece
+        assert len(find_todos(piece * (100_000 // len(piece)))) < 10, piece
     for piece in ("ok ", " ", "\n", "😀", "test ", "lorem ipsum ", "if you ", "glad ", "sdf", "\u200b", "?", "\x00"):
         for size in (3_900, 300_000):
             text = (piece * (size // len(piece) + 1))[:size]
             for entry in ((text, "ok"), ("ok", text), (text, text), (f"{text}!x", f"{text}!x")):
-                assert isinstance(reasons("exchange", *entry), tuple), piece
+                assert isinstance(junk_reasons("exchange", *entry), tuple), piece

@@ -24,7 +24,7 @@ class TestWhatVerifyFinds:
             ("hidden = 1", "hidden = 0", "junk"), ("hidden = 7", "hidden = 0", "hidden"),
             ("junk = '[\"x\"]'", "junk = null", "junk"), ("status = 'open'", "status = null", "status"),
             ("archived = null", "archived = 0", "archived"),
-            ("shelf_id = 5", "shelf_id = null", "shelf_id"),
+            ("store_id = 5", "store_id = null", "store_id"),
         ):  # fmt: skip
             raw(filled, f"update audit set {change} where sequence = 3")
             [problem] = filled.audit.verify().problems
@@ -48,7 +48,7 @@ class TestWritingADocument:
             for write in (memory.audit.export_document, memory.export):
                 with pytest.raises(InvalidInput, match=r"is a database|is no export"):
                     write(path)
-            assert len(read(memory, audit_store.last, "", 9)) == 1
+            assert len(read(memory, audit_store.load_last, "", 9)) == 1
 
 
 class Mute:
@@ -62,6 +62,8 @@ class Mute:
 def test_a_run_may_be_named_by_an_object_that_says_nothing_of_itself():
     for key in ("thread_id", "conversation_id", "agentmem_namespace"):
         told = {"thread_id": "t", key: Mute()}
-        call = model_call_capture.begun(["Where are they?"], entry_id="e", run_id="r", created_at=BEGIN, metadata=told)
+        call = model_call_capture.start_entry(
+            ["Where are they?"], entry_id="e", run_id="r", created_at=BEGIN, metadata=told
+        )
         assert (call.namespace, call.messages[0].text) == ((), "Where are they?")
         assert "Mute" in str(call.extra)

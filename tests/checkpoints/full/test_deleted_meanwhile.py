@@ -137,7 +137,7 @@ class TestDeletedMeanwhile:
 
 @pytest.mark.parametrize("call", [lambda saver: saver.prune(["t"]), lambda saver: saver.copy_thread("t", "u")])
 def test_a_thread_that_goes_while_it_is_pruned_or_copied_is_gone(new_database, monkeypatch, call):
-    find, found = thread_memory.find, []
+    find, found = thread_memory.find_thread, []
 
     def found_and_deleted(*args, **options):
         found.append(find(*args, **options))
@@ -148,7 +148,7 @@ def test_a_thread_that_goes_while_it_is_pruned_or_copied_is_gone(new_database, m
     with AgentMemory(new_database("postgres")) as memory, ThreadPoolExecutor(1) as pool:
         saver = memory.checkpointer
         graph(memory, replied).invoke({"messages": [("user", "hello")]}, {"configurable": {"thread_id": "t"}})
-        monkeypatch.setattr(thread_memory, "find", found_and_deleted)
+        monkeypatch.setattr(thread_memory, "find_thread", found_and_deleted)
         call(saver)
         assert found[0] is not None
         assert list(saver.list(None)) == []

@@ -11,7 +11,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.store.base import BaseStore, GetOp, ListNamespacesOp, MatchCondition, PutOp, SearchOp
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.errors import LONGEST, AgentMemoryError
+from langchain_agentmem.errors import MAX_ERROR_CHARS, AgentMemoryError
 from tests.fuzz.values import HOSTILE, Hostile, OfCodeGivenError, deep, endless
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -83,7 +83,7 @@ def test_only_errors_of_ours_are_raised(memory, odd):
             call()
         except (AgentMemoryError, OfCodeGivenError) as error:
             said.append(error)
-    assert all(len(str(error)) <= LONGEST for error in said)
+    assert all(len(str(error)) <= MAX_ERROR_CHARS for error in said)
 
 
 def test_what_is_nested_too_deeply_is_refused(memory):
@@ -100,5 +100,5 @@ def test_what_is_nested_too_deeply_is_refused(memory):
         ):
             with pytest.raises(AgentMemoryError) as caught:
                 call(make())
-            assert len(str(caught.value)) <= LONGEST
+            assert len(str(caught.value)) <= MAX_ERROR_CHARS
     assert len(chat) == 0

@@ -114,7 +114,7 @@ class TestAgents:
         model = ScriptedModel(calling("Trip", title="Portugal", days=[1, 2]))
         agent = create_agent(model, [], response_format=ToolStrategy(Trip), checkpointer=memory.checkpointer)
         agent.invoke({"messages": [("user", "Plan a trip")]}, at())
-        memory.checkpointer._coding.forget()
+        memory.checkpointer._codec.forget()
         found = agent.get_state(at()).values["structured_response"]
         assert (type(found), found) == (Trip, Trip(title="Portugal", days=[1, 2]))
 

@@ -55,7 +55,7 @@ class TestServers:
                 connection.execute("delete from agentmem.agentmem_migration where name like '9999%'")
 
     def test_a_table_that_somebody_has_locked_keeps_nobody_waiting(self, new_database, monkeypatch):
-        monkeypatch.setattr(integrity, "PATIENCE", 0.01)
+        monkeypatch.setattr(integrity, "LOCK_TIMEOUT", 0.01)
         url = new_database("postgres")
         with psycopg.connect(url) as connection:
             connection.execute("lock agentmem.search_state in access exclusive mode")
@@ -75,7 +75,7 @@ class TestServers:
         assert "Nothing is stored" in problem(new_database("postgres"), "database").text
 
     def test_few_connections_are_left(self, new_database, monkeypatch):
-        monkeypatch.setattr(postgres, "CROWDED", 0.0)
+        monkeypatch.setattr(postgres, "CROWDED_SHARE", 0.0)
         assert "connections are in use" in problem(new_database("postgres"), "connections").text
 
     def test_another_schema(self, new_database, agentmem):

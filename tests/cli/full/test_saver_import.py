@@ -82,7 +82,7 @@ def test_from_postgres(imported, server, tmp_path, same):
 def test_a_long_thread_is_read_from_postgres_a_page_at_a_time(server, monkeypatch):
     """Copies of a thread share their ids, so a page may end among equal ones."""
     (url, saver), asked = server, []
-    monkeypatch.setattr(langchain_sources, "CHECKPOINTS_AT_ONCE", 4)
+    monkeypatch.setattr(langchain_sources, "CHECKPOINT_PAGE", 4)
     line = Line(saver)
     for n in range(10):
         checkpoint, metadata, new = line.next({"n": n})

@@ -10,9 +10,9 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_agentmem.compaction.compaction_config import ProcessorContext
-from langchain_agentmem.compaction.processors import compacting
-from langchain_agentmem.messages.history_repair import repaired, role_of
-from langchain_agentmem.messages.message_marks import sections, summary_in
+from langchain_agentmem.compaction.processors import run_processors
+from langchain_agentmem.messages.history_repair import repair_messages, role_of
+from langchain_agentmem.messages.message_marks import format_summary, summary_in
 from langchain_agentmem.testing import provider_problems
 from tests.compaction.marked import (
     COUNTER,
@@ -38,7 +38,7 @@ HISTORIES = 10_000
 def test_any_history_is_repaired_and_compacted_so_that_what_must_stay_stays_and_nothing_is_lost(chunk):
     for seed in range(chunk, HISTORIES, CHUNKS):
         given = marked_history(seed)
-        before, valid = snapshot(given), repaired(given)
+        before, valid = snapshot(given), repair_messages(given)
         check_repaired(given, valid, seed)
         check_compacted(given, valid, seed)
         assert snapshot(given) == before, f"seed {seed}: the history that was given has changed"
@@ -101,7 +101,7 @@ def check_repaired(given, made, seed):
     assert provider_problems(made) == [], f"seed {seed}"
     check_order(given, made, seed)
     assert all_marks(made) == all_marks(given), f"seed {seed}: a text is lost"
-    assert list(map(id, repaired(made))) == list(map(id, made)), f"seed {seed}: it is repaired twice"
+    assert list(map(id, repair_messages(made))) == list(map(id, made)), f"seed {seed}: it is repaired twice"
     if not provider_problems(given):
         changed = [old for old, new in zip(given, made, strict=True) if new is not old]
         assert all(map(calls_in_blocks_only, changed)), f"seed {seed}: what was valid is repaired"
@@ -131,7 +131,7 @@ def check_compacted(given, valid, seed):
     kind = dice.choice(KINDS) if dice.random() < 0.9 else None
     model = None if kind is None else model_of(kind, seed)
     situation = random_situation(dice, given, model)
-    outcome = compacting(given, situation)
+    outcome = run_processors(given, situation)
     made, config = outcome.messages, situation.config
     assert provider_problems(made) == [], f"seed {seed}"
     check_order(given, made, seed)
@@ -144,7 +144,7 @@ def check_compacted(given, valid, seed):
         if "summarization" in config.processor_order:
             check_summary(given, outcome, model, kind, seed)
     asked = None if model is None else len(model.asked)
-    again = compacting(made, situation)
+    again = run_processors(made, situation)
     assert again.messages == made, f"seed {seed}: compacted twice is not compacted once"
     assert model is None or len(model.asked) == asked, f"seed {seed}: a second call for the same history"
 
@@ -162,7 +162,7 @@ def check_summary(given, outcome, model, kind, seed):
     [summary] = summaries
     assert summary == outcome.summary
     assert summary.stands_for >= len(gone), f"seed {seed}: it stands for {summary.stands_for} of {len(gone)}"
-    text = sections(summary)
+    text = format_summary(summary)
     assert sum(map(str.isalpha, text)) >= 12, f"seed {seed}: a summary that tells nothing: {text!r}"
     if is_good(kind):
         assert not outcome.failures, f"seed {seed}: {outcome.failures}"

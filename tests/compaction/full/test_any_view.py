@@ -14,10 +14,10 @@ from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, Syst
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import CompactionEvent, CompactionFellShort
-from langchain_agentmem.compaction import CompactionMiddleware, messages_behind
+from langchain_agentmem.compaction import CompactionMiddleware, replaced_messages
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
 from langchain_agentmem.compaction.compaction_node import CompactionNode
-from langchain_agentmem.messages.history_repair import repaired
+from langchain_agentmem.messages.history_repair import repair_messages
 from langchain_agentmem.messages.langchain_messages import to_langchain
 from langchain_agentmem.messages.message_marks import summary_in
 from langchain_agentmem.testing import provider_problems
@@ -44,7 +44,9 @@ def test_what_is_nested_very_deeply_or_shows_no_image_stops_no_view():
         deep = {"deeper": deep}
     call = AIMessage("", tool_calls=[{"name": "look", "args": deep, "id": "c1"}])
     nothing = AIMessage([{"type": "image_url", "image_url": None}, {"type": "image_url", "image_url": {}}, "Here."])
-    view = repaired([HumanMessage("Draw."), call, ToolMessage("ok", tool_call_id="c1"), nothing, HumanMessage("And?")])
+    view = repair_messages(
+        [HumanMessage("Draw."), call, ToolMessage("ok", tool_call_id="c1"), nothing, HumanMessage("And?")]
+    )
     assert view[1].tool_calls == call.tool_calls
     assert [each.type for each in view] == ["human", "ai", "tool", "ai", "human"]
 
@@ -93,7 +95,7 @@ def test_an_image_that_the_model_made_is_shown_to_it_while_there_is_room(block):
                 assert IMAGE in view[-2].content
                 assert view[-1].content == "Make it blue."
                 assert refusals(view) == provider_problems(view) == []
-                assert repaired(view) == view
+                assert repair_messages(view) == view
                 chat_client(server).invoke(view)
             before = Node(memory, None, None, "before").view(history[:-1], [])
             assert before == views[0][: len(before)]
@@ -109,7 +111,7 @@ def follow(memory, events, seed, *, asked=False):
     kind = dice.choice((Node, Node, Middleware, Managed, Managed))
     if kind is Middleware:  # an agent's system message is no message of its state
         given = [message for message in given if not isinstance(message, SystemMessage)]
-    if not repaired(given):
+    if not repair_messages(given):
         return  # nothing was said
     model = model_of("good")
     threshold = max(60, int(costs(given) * dice.uniform(0.1, 0.8)))
@@ -127,7 +129,7 @@ def follow(memory, events, seed, *, asked=False):
             new = [RemoveMessage(id="gone"), *new]
             account.begins_anew = True
         history = [*history, *new]
-        if not repaired(history):
+        if not repair_messages(history):
             continue
         view = shown.view(history, new)
         account.check(history, view)
@@ -213,7 +215,7 @@ class Account:
         assert sum(summary_in(message).stands_for for message in summaries) == len(stand), self.where
 
     def behind(self, summary):
-        return [*map(to_langchain, messages_behind(self.memory, summary, conversation_id=self.name))]
+        return [*map(to_langchain, replaced_messages(self.memory, summary, conversation_id=self.name))]
 
     def dropped(self, events):
         """The places of what left the context, as events told it: its texts are in the log."""

@@ -9,7 +9,7 @@ from langchain_core.messages import HumanMessage
 from langchain_core.tracers import context as tracers
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.compaction import CompactionMiddleware, ManagedMemoryConfig, messages_behind, summary_in
+from langchain_agentmem.compaction import CompactionMiddleware, ManagedMemoryConfig, replaced_messages, summary_in
 from langchain_agentmem.compaction.role_compactor import CompactorConfig, ContextCompactor
 from tests.compaction.summarizers import COUNTER, AgentModel, Summarizer, budget, build, only_summary, question, talk
 from tests.tracing.trees import shape
@@ -113,7 +113,7 @@ async def test_no_run_shows_what_is_withheld(collector, call, content):
             chat.add_messages(said)
             chat.get_context()
             chat.compact_for_payload_error()
-            messages_behind(memory, chat.get_context()[1], conversation_id="c", namespace=("ada",))
+            replaced_messages(memory, chat.get_context()[1], conversation_id="c", namespace=("ada",))
         recall, expand = memory.tools(include=["recall_dropped", "expand"])
         await call(recall, {"query": "sesame"})
         await call(expand, {"id": "sum-x"})

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from langchain_agentmem.experiences.experience import ExperienceFolder
-from langchain_agentmem.experiences.lexical_choice import THRESHOLD, judged
-from langchain_agentmem.experiences.model_choice import selected
+from langchain_agentmem.experiences.lexical_choice import THRESHOLD, score_conditions
+from langchain_agentmem.experiences.model_choice import read_selection
 from tests.experiences.test_answers import CASES, IDS
 from tests.experiences.test_files import BAD, GOOD, written
 from tests.experiences.test_lexical import ALL, CHART, ERROR, chosen
@@ -59,7 +59,7 @@ def test_the_same_question_gets_the_same_answer_in_every_process():
         "import json, sys; from langchain_agentmem.experiences.lexical_choice import judged\n"
         "print(json.dumps([[each.score, list(each.terms.items())] for each in judged(*json.loads(sys.argv[1]))]))"
     )
-    here = [[each.score, [list(term) for term in each.terms.items()]] for each in judged(*asked)]
+    here = [[each.score, [list(term) for term in each.terms.items()]] for each in score_conditions(*asked)]
     for seed in "12":
         command = [sys.executable, "-c", program, json.dumps(asked)]
         found = subprocess.check_output(command, env=ENVIRONMENT | {"PYTHONHASHSEED": seed})
@@ -79,7 +79,7 @@ def test_threads_see_whole_files(shelf):
     def look():
         seen, over = [], False
         while not over:
-            over, found = done.is_set(), folder.look()
+            over, found = done.is_set(), folder.read()
             seen += [(len(each.what.split()), found.problems) for each in found.experiences]
         return seen
 
@@ -92,7 +92,7 @@ def test_threads_see_whole_files(shelf):
 @pytest.mark.timeout(60)  # what is quadratic takes many minutes
 def test_takes_time_in_proportion_to_its_length():
     for piece in CASES["repeated"]:
-        found = selected(piece * (8_000 // len(piece)), [*IDS, "1", "a"])
+        found = read_selection(piece * (8_000 // len(piece)), [*IDS, "1", "a"])
         assert found is None or set(found) <= {*IDS, "1", "a"}, piece
 
 
@@ -101,7 +101,7 @@ def test_each_is_reported_with_its_reason_and_the_others_load(shelf):
     for name, text in BAD.items():
         shelf.put(f"handcrafted_exp_{name}.yaml", text)
     shelf.put("handcrafted_exp_zz.yaml", b"\xef\xbb\xbf" + written("last").encode())  # with a mark of byte order
-    look = ExperienceFolder(shelf.path).look()
+    look = ExperienceFolder(shelf.path).read()
     assert [each.exp_id for each in look.experiences] == ["good", "last"]
     assert {problem.path for problem in look.problems} == {f"handcrafted_exp_{name}.yaml" for name in BAD}
     for problem in look.problems:

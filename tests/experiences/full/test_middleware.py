@@ -65,7 +65,7 @@ class TestTheRequest:
         assert coder.invoke(said, at()) == said
         said += [AIMessage("done", id="a1"), HumanMessage(f"{PLOT} Again.", id="q2")]
         assert planner.invoke(said, at()) == [*first, *said[1:]]
-        [note] = quick.conversation("t").shown()
+        [note] = quick.conversation("t").prompt_notes()
         assert [(each.kind, each.id) for each in note.items] == [("experience", "charts")]
         assert note.items[0].reason
 

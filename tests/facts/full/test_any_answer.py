@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langchain_agentmem.base.clock import micros
+from langchain_agentmem.base.clock import to_micros
 from langchain_agentmem.facts.fact import entity_key
-from langchain_agentmem.facts.fact_extraction import read, time_in
+from langchain_agentmem.facts.fact_extraction import parse_answer, parse_fact_time
 from tests.facts.scripted import STYLES
 from tests.facts.test_extraction import FACT, NOW, ONE, TWO, asked, due
 
@@ -24,7 +24,7 @@ def test_any_messages_that_are_asked_about_are_told_apart(texts, name):
 
 @given(st.text() | st.integers() | st.dates().map(str) | st.datetimes().map(str), st.booleans())
 def test_any_value_is_a_time_or_none(value, last):
-    found = time_in(value, micros(NOW), last=last)
+    found = parse_fact_time(value, to_micros(NOW), last=last)
     assert found is None or isinstance(found, int)
 
 
@@ -39,11 +39,11 @@ REPLIES = JUNK | OBJECTS | st.lists(OBJECTS, max_size=3) | st.fixed_dictionaries
 
 
 def check(reply, some):
-    answer = read(reply, some)
+    answer = parse_answer(reply, some)
     for place, fact in answer.facts:
         assert 0 <= place < len(some)
         assert all(entity_key(name) and name == name.strip() for name in fact[1:4])
-        assert fact.sure is None or 0 <= fact.sure <= 1
+        assert fact.confidence is None or 0 <= fact.confidence <= 1
         assert fact.end is None or fact.start is None or fact.start < fact.end
     assert answer.readable or not answer.facts
 
@@ -68,7 +68,7 @@ def test_an_answer_cut_off_anywhere_tells_nothing_else(length, style):
     right = {"facts": [{**FACT, "object": f"thing number {n}", "message": 1} for n in range(4)]}
     whole = STYLES[style](right)
     for some in (ONE, TWO):
-        answer = read(whole[:length], some)
+        answer = parse_answer(whole[:length], some)
         told = [fact.object for _, fact in answer.facts]
         assert told == [f"thing number {n}" for n in range(len(told))]
         assert len(told) in {0, 4} or (some is ONE and "It is cut off." in answer.error)

@@ -81,13 +81,13 @@ SCRIPT = told_plainly(SAID)
 
 @pytest.fixture(autouse=True)
 def short_leases(monkeypatch):
-    monkeypatch.setattr(background, "LEASE", SHORT)
-    monkeypatch.setattr(background, "RENEW", SHORT / 6)
+    monkeypatch.setattr(background, "LEASE_SECONDS", SHORT)
+    monkeypatch.setattr(background, "RENEW_SECONDS", SHORT / 6)
 
 
 def check(facts, script=SCRIPT):
     """Everything is known as it was told, and nothing waits."""
-    assert facts.waiting() == 0
+    assert facts.pending_count() == 0
     assert facts.failures() == []
     assert known_facts(facts) == script
 
@@ -135,7 +135,7 @@ class TestAtTheSameTime:
         rivals = [memory.facts("b", model=Scripted(meanwhile=wait)) for _ in range(2)]
         all_at_once([partial(facts.extract_and_update_from_text, said) for facts in rivals])
         facts = memory.facts("b")
-        assert facts.waiting() == 0
+        assert facts.pending_count() == 0
         assert {fact.object: len(fact.sources) for fact in facts.history("Tom")} == {"Oslo": 2, "tea": 2}
 
     def test_a_right_that_is_lost_meanwhile_keeps_nothing_and_drain_waits_for_the_rest(self, memory, raw):

@@ -10,7 +10,7 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.facts import fact_store
-from langchain_agentmem.facts.fact_store import BEHIND_ALL
+from langchain_agentmem.facts.fact_store import PAGE_START
 from langchain_agentmem.storage.sqlite import _SqliteTransaction
 from tests.support.graphs import at
 from tests.support.plans import plan_of
@@ -18,24 +18,24 @@ from tests.support.plans import plan_of
 pytestmark = pytest.mark.sqlite_suffices
 
 THINGS = json.dumps([["friend 1", "likes"], ["friend 2", "likes"]])
-PAGE = {"limit": 10, "labels": None, "learned_at": BEHIND_ALL[0], "number": BEHIND_ALL[1]}
+PAGE = {"limit": 10, "labels": None, "learned_at": PAGE_START[0], "number": PAGE_START[1]}
 LOOKED_UP = {
     "facts_of_subjects": ({"keys": json.dumps(["friend 1", "friend 2"])}, {"memory_subject_learned"}),
-    "facts_of_things": ({"keys": THINGS}, {"memory_subject"}),
+    "facts_of_predicates": ({"keys": THINGS}, {"memory_subject"}),
     "facts_of_triples": ({"keys": json.dumps([["friend 1", "likes", "tea 1"]])}, {"memory_subject"}),
     "facts_of_objects": ({"keys": json.dumps(["tea 1"]), "labels": None}, {"memory_object"}),
-    "latest_facts": (PAGE, {"memory_learned", "memory_counts_learned", "memory_counted"}),
-    "facts_naming": (
+    "latest_facts": (PAGE, {"memory_learned", "memory_visible_learned", "memory_formerly_visible"}),
+    "latest_facts_of_entities": (
         {"keys": json.dumps(["tea 1"]), **PAGE},
-        {"memory_subject_learned", "memory_object", "memory_counts_subject_learned", "memory_counts_object"},
+        {"memory_subject_learned", "memory_object", "memory_visible_subject_learned", "memory_visible_object"},
     ),
-    "accounts_of": ({"keys": json.dumps(["fact 1"])}, {"memory_key", "memory_counts"}),
-    "entities_named": ({"low": "frie", "high": "frif"}, {"memory_subject_learned", "memory_object"}),
-    "resting_on": ({"keys": json.dumps(["message m-1"]), "low": "", "high": "\x01"}, {"memory_source_source"}),
-    "delete_every_source": ({"row": 1}, set()),
-    "delete_sources": ({"row": 1, "source": "message m-1"}, set()),
-    "retell": ({"id": 1, "extra": "{}"}, set()),
-    "bury_memory": ({"id": 1, "gone": 0}, set()),
+    "versions_by_author_of": ({"keys": json.dumps(["fact 1"])}, {"memory_key", "memory_visible"}),
+    "entities_in_range": ({"low": "frie", "high": "frif"}, {"memory_subject_learned", "memory_object"}),
+    "memory_with_sources": ({"keys": json.dumps(["message m-1"]), "low": "", "high": "\x01"}, {"memory_source_source"}),
+    "delete_sources": ({"row": 1}, set()),
+    "delete_source": ({"row": 1, "source": "message m-1"}, set()),
+    "set_extra": ({"id": 1, "extra": "{}"}, set()),
+    "mark_memory_deleted": ({"id": 1, "hide": 0}, set()),
 }
 FEW_KEYS = "USING COVERING INDEX memory_key (branch_id=? AND kind=?)"
 """How it is found out which branches of a line hold little; of the others no more is read than tells so."""
@@ -52,12 +52,12 @@ def view(memory):
     memory.facts("user 2").add_fact("user", "Friend 1", "likes", "tea 1", source="m-1")
     fork = memory.facts("user 2").fork("fork")
     fork.add_fact("user", "Friend 1", "likes", "coffee")
-    return memory.database.engine.read(lambda tx: fork._ground.point.view(tx, memory.database.now()))
+    return memory.database.engine.read(lambda tx: fork._context.point.view(tx, memory.database.now()))
 
 
 def batch(memory: AgentMemory, name: str, count: int, subject: str = "friend {}", obj: str = "tea {}") -> None:
     """Many facts at once: one branch knows so many friends, each of whom likes something."""
-    ground = memory.facts(name)._ground
+    ground = memory.facts(name)._context
 
     def make(tx, change):
         facts = ground.changes(tx, change)

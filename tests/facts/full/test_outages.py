@@ -9,7 +9,7 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.facts import fact_extraction
-from langchain_agentmem.facts.fact_extraction import LONGEST_SILENCE, PARKED
+from langchain_agentmem.facts.fact_extraction import MAX_PAUSE, PARKED_PAUSE
 from tests.facts.scripted import Scripted
 from tests.facts.test_learning import said
 
@@ -56,11 +56,11 @@ class TestAnOutage:
         facts = memory.facts("b", model=provider)
         said(facts, *moves(*TOWNS))
         look(facts, clock, hours=6)
-        assert facts.waiting() == len(TOWNS)
-        assert len(provider.calls) < 2 * (6 * 3_600 / LONGEST_SILENCE + 12)
+        assert facts.pending_count() == len(TOWNS)
+        assert len(provider.calls) < 2 * (6 * 3_600 / MAX_PAUSE + 12)
         provider.up = True
-        look(facts, clock, hours=LONGEST_SILENCE / 3_600 + 0.1)
-        assert facts.waiting() == 0
+        look(facts, clock, hours=MAX_PAUSE / 3_600 + 0.1)
+        assert facts.pending_count() == 0
         assert lived(facts) == list(TOWNS)  # in the order in which they were said
 
     def test_is_asked_about_soon_at_first(self, memory, clock):
@@ -92,7 +92,7 @@ class TestAnOutage:
             other.up = True
             look(elsewhere, clock, hours=0.3)
             assert lived(facts) == list(TOWNS)
-            assert facts.waiting() == 0
+            assert facts.pending_count() == 0
 
     def test_is_none_where_the_model_fails_at_one_message_alone(self, memory, clock):
         facts = memory.facts("b", model=Provider(up=True, refuses="poison"))
@@ -102,7 +102,7 @@ class TestAnOutage:
         said(facts, *moves("Oslo", "Rome", "Lima")[2:], first=9)
         look(facts, clock, hours=0.02)
         assert lived(facts) == ["Oslo", "Rome", "Lima"]
-        assert facts.waiting() == 1
+        assert facts.pending_count() == 1
 
 
 @pytest.mark.usefixtures("alone")
@@ -113,7 +113,7 @@ def test_nonsense_is_asked_about_again_after_a_day(memory, clock):
     said(facts, *moves("Oslo"))
     look(facts, clock, hours=20)
     assert len(model.calls) == 3
-    clock.pass_time(seconds=PARKED)
+    clock.pass_time(seconds=PARKED_PAUSE)
     model.style = Scripted().style
     look_once(facts)
     assert lived(facts) == ["Oslo"]
@@ -130,7 +130,7 @@ class TestSettling:
         failing = memory.facts("c", model=Provider())
         said(failing, *moves("Oslo"))
         await do(memory, "settle")
-        assert (failing.waiting(), len(failing.failures())) == (1, 2)
+        assert (failing.pending_count(), len(failing.failures())) == (1, 2)
 
 
 @pytest.mark.usefixtures("alone")
@@ -152,7 +152,7 @@ class TestWhoHearsOfIt:
             assert failure in record.getMessage()
 
     def test_statistics_count_it(self, memory, monkeypatch):
-        monkeypatch.setattr(fact_extraction, "BATCH_MESSAGES", 2)
+        monkeypatch.setattr(fact_extraction, "MAX_BATCH_MESSAGES", 2)
         facts = memory.facts("b", ("us",), model=Provider())
         said(facts, *moves(*TOWNS))
         them = memory.within(("them",))

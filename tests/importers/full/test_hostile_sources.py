@@ -5,7 +5,7 @@ from contextlib import suppress
 import pytest
 
 from langchain_agentmem import InvalidInput
-from langchain_agentmem.importers.moving import KINDS
+from langchain_agentmem.importers.import_runner import READERS
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -16,7 +16,7 @@ GARBAGE = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", READERS)
 def test_garbage_is_told_and_nothing_is_half_written(memory, tmp_path, kind):
     for garbage in GARBAGE:
         for ending in (".json", ".yaml", ".db"):

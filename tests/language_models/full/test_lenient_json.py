@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from langchain_agentmem.language_models.lenient_json import read_json, read_row, strip_reasoning
+from langchain_agentmem.language_models.lenient_json import read_json, read_objects, strip_reasoning
 
 
 class TestSafety:
@@ -21,7 +21,7 @@ class TestSafety:
     def test_none_takes_long(self, piece, before):
         text = before + piece * (100_000 // len(piece))
         began = time.process_time()
-        for read in (read_json, read_row, strip_reasoning):
+        for read in (read_json, read_objects, strip_reasoning):
             read(text)
         assert time.process_time() - began < 10
 

@@ -6,19 +6,19 @@ import pytest
 from hypothesis import example, given, settings
 from langchain_core.messages import HumanMessage
 
-from langchain_agentmem.base.fencing import harmless
+from langchain_agentmem.base.fencing import sanitize_text
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.injection.memory_injection import MemoryInjection
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.prompt_context import (
     PromptMaterial,
     PromptPassage,
-    composed,
+    compose,
     final_markdown,
     final_memory,
 )
 from langchain_agentmem.layers.resource_memory import RESOURCE_USED
-from langchain_agentmem.messages.message_marks import injected, is_injected
+from langchain_agentmem.messages.message_marks import is_injected, memory_message
 from tests.layers.hostile import CASES, HOSTILE, TEXTS, TOKENS, UNSEEN, headings, marks, structure
 from tests.layers.made import START, entry, event, record
 from tests.support.fences import unfenced
@@ -52,12 +52,12 @@ def assert_is_ours(text, hostile):
 
 
 def shown(text):
-    return composed(material(text)).text
+    return compose(material(text)).text
 
 
 def assert_stays_in_its_block(told, hostile):
     for part, tag in zip(("core", "recalled"), BLOCKS, strict=True):
-        message = injected(part, told)
+        message = memory_message(part, told)
         assert marks(message.content, tag) == [f"<{tag}", f"</{tag}"], hostile
         assert is_injected(message), hostile
         assert unfenced(tag, message.content.split("\n", 1)[1]) == told, hostile
@@ -112,8 +112,8 @@ class TestAnyText:
     @given(TEXTS)
     @settings(max_examples=300, deadline=None)
     def test_harmless_text_stays_as_it_is(self, text):
-        once = harmless(text)
-        assert harmless(once) == once
+        once = sanitize_text(text)
+        assert sanitize_text(once) == once
         assert not UNSEEN.search(once)
         assert not TOKENS.search(once)
 
@@ -132,10 +132,10 @@ class TestThroughTheDatabase:
         assert [is_injected(message) for message in found] == [True, True, False]
         for message, tag in zip(found, BLOCKS, strict=False):
             assert marks(message.content, tag) == [f"<{tag}", f"</{tag}"]
-        sections = composed(PromptMaterial(layers.core.entries(), layers.recall.recent(None))).sections
+        sections = compose(PromptMaterial(layers.core.entries(), layers.recall.recent(None))).sections
         assert headings("\n\n".join(sections.values())) == HEADINGS[:2]
 
 
 def test_what_is_harmless_stays_as_it_was_written():
     for text in CASES["harmless"]:
-        assert harmless(text) == text
+        assert sanitize_text(text) == text

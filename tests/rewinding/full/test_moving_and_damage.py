@@ -17,17 +17,17 @@ from tests.support.plans import sampled_columns
 
 DAMAGE = {
     "update branch set head = 0 where name = 'root'": "ends at 0, but something lies",
-    "update place set position = 99": "but a checkpoint stands at 99",
+    "update checkpoint_position set position = 99": "but a checkpoint stands at 99",
     "update branch set parent_position = 99 where name = 'fork'": "but a branch begins at 99",
     "update branch_base set base_position = 99": "but a subgraph stands at 99",
-    "update seal set position = 99": "but a group was sealed at 99",
+    "update sealed_group set position = 99": "but a group was sealed at 99",
     "update memory set until = 99 where until < 99": "but something ends at 99",
     "update branch set parent_id = id, parent_position = 0 where name = 'root'": "begins on a branch that is not older",
     "update branch set parent_position = null where name = 'deep'": "or nowhere",
     "update memory set until = 4611686018427387904 where kind = 'core'": "is seen beside a newer version",
     "update memory set content_id = null where kind = 'event'": "lacks a place or a body",
     "update memory set position = null where kind = 'event'": "lacks a place or a body",
-    "delete from seal": "where its group was not sealed",
+    "delete from sealed_group": "where its group was not sealed",
     "update memory set document_id = null where kind = 'event'": "nothing owns the document",
     "update memory set document_id = 7 where kind = 'record'": "is not in the index",
     "update memory set extra = '{' where kind = 'record'": "cannot be read",
@@ -57,8 +57,8 @@ class TestErasing:
         with AgentMemory(new_database("postgres")) as memory:
             tell_secrets(memory)
             sampled = sampled_columns(memory, raw)
-        tables = {"memory", "memory_group", "seal", "finished_task", "place", "branch_base", "branch"}
-        ours = {each for each in sampled if each.partition(".")[0] in tables}
+        tables = {"memory", "memory_group", "sealed_group", "finished_task", "checkpoint_position", "branch_base"}
+        ours = {each for each in sampled if each.partition(".")[0] in tables | {"branch"}}
         assert ours <= {"branch.kind", "memory.kind", "memory_group.ended"}
 
     def test_nothing_is_left_of_a_single_thread(self, url):

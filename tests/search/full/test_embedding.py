@@ -12,13 +12,13 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.base.concurrency import reading
+from langchain_agentmem.base.concurrency import read_workers
 from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.errors import DatabaseUnreadable, MemoryClosed
 from langchain_agentmem.search import vectors
-from langchain_agentmem.search.analysis import question
+from langchain_agentmem.search.analysis import analyze_query
 from langchain_agentmem.search.memory_search import SearchFilter, ranges_of
-from langchain_agentmem.search.memory_search import near as near_question
+from langchain_agentmem.search.memory_search import make_vector_query as near_question
 from langchain_agentmem.search.vectors import embedder_of
 from langchain_agentmem.storage import background, query
 from tests.conftest import run_raw
@@ -88,7 +88,7 @@ def with_pgvector(request, new_database):
 def nearest(memory, path, number):
     """The ten documents of a namespace that lie nearest to a question, with their cosines."""
     walls = SearchFilter(path_of(path), path_of(path) + "\x1f")
-    near = near_question(memory.database, question(f"question {number}"), walls)
+    near = near_question(memory.database, analyze_query(f"question {number}"), walls)
     return memory.database.engine.read(lambda tx: near.nearest(tx, ranges_of(tx, walls)[0], 10))
 
 
@@ -144,8 +144,10 @@ class TestWaiting:
 
     async def test_searches_that_wait_for_the_model_keep_nobody_from_reading(self, hanging):
         memory, embeddings = hanging
-        searches = [asyncio.create_task(memory.asearch("feline", everything=True)) for _ in range(reading.size)]
-        searches += [asyncio.create_task(memory.store.asearch(("a",), query="feline")) for _ in range(reading.size)]
+        searches = [asyncio.create_task(memory.asearch("feline", everything=True)) for _ in range(read_workers.size)]
+        searches += [
+            asyncio.create_task(memory.store.asearch(("a",), query="feline")) for _ in range(read_workers.size)
+        ]
         await asyncio.to_thread(embeddings.began.wait, 120)
         assert (await asyncio.wait_for(memory.store.aget(("a",), "1"), 120)).value == {"text": "cat"}
         embeddings.go_on.set()
@@ -211,12 +213,14 @@ class TestTogether:
             embedder_of(each.database).close()
         said(memory, "My cat sleeps.", conversation="a")
         said(memory, "A dog barks.", conversation="b")
-        first, second = memory.database.engine.read(lambda tx: vectors.waiting(tx, 2))
+        first, second = memory.database.engine.read(lambda tx: vectors.load_pending(tx, 2))
         vector = vectors.pack_vector(WORDS.embed_query("cat"), DIMS)
-        late, going, go_on = slowly(lambda tx: vectors.keep(tx, {first: [vector]}))
+        late, going, go_on = slowly(lambda tx: vectors.store_vectors(tx, {first: [vector]}))
         threads = [in_thread(lambda: memory.database.engine.write(late))]
         assert going.wait(120)
-        threads.append(in_thread(lambda: other.database.engine.write(lambda tx: vectors.keep(tx, {second: [vector]}))))
+        threads.append(
+            in_thread(lambda: other.database.engine.write(lambda tx: vectors.store_vectors(tx, {second: [vector]})))
+        )
         blocked_or_done(memory, threads[1])
         found(memory, "feline")
         go_on.set()
@@ -276,7 +280,7 @@ class TestTogether:
         assert embeddings.documents == []
 
     def test_a_database_with_nothing_to_embed_is_not_written(self, opened, monkeypatch):
-        monkeypatch.setattr(background, "POLL", 0.01)
+        monkeypatch.setattr(background, "POLL_SECONDS", 0.01)
         memory = opened()
         said(memory, "My cat sleeps.")
         memory.settle()
@@ -294,8 +298,8 @@ class TestShelf:
     @pytest.mark.slow
     @pytest.mark.parametrize("most", [2**20, 600])
     def test_what_is_read_in_many_parts_is_found_all_the_same(self, opened, monkeypatch, most):
-        monkeypatch.setattr(vectors, "PAGE", 3)
-        monkeypatch.setattr(vectors, "MOST_BYTES", most)
+        monkeypatch.setattr(vectors, "PAGE_SIZE", 3)
+        monkeypatch.setattr(vectors, "MAX_CACHE_BYTES", most)
         memory = opened()
         for name in ("a", "b", "c"):
             said(memory, *(f"rain {name} {n}" for n in range(7)), f"The cat of {name}.", namespace=(name,))
@@ -310,9 +314,9 @@ class TestShelf:
         memory = opened()
         said(memory, "My cat sleeps.", namespace=("a",))
         assert found(memory, "feline") == ["My cat sleeps."]
-        assert embedder_of(memory.database)._shelf._blocks
+        assert embedder_of(memory.database)._cache._blocks
         memory.erase(namespace=("a",))
-        assert not embedder_of(memory.database)._shelf._blocks
+        assert not embedder_of(memory.database)._cache._blocks
 
 
 @pytest.mark.sqlite_suffices
@@ -320,7 +324,7 @@ class TestPgvector:
     @pytest.fixture
     def indexed(self, with_pgvector, opened, monkeypatch):
         """A memory with so many messages that it has an index."""
-        monkeypatch.setattr(vectors, "MANY", 10)
+        monkeypatch.setattr(vectors, "INDEX_THRESHOLD", 10)
         memory = opened(where=with_pgvector)
         memory.conversation("c", namespace=("a",)).add_messages([HumanMessage(f"cat {n}") for n in range(30)])
         memory.settle()
@@ -359,21 +363,21 @@ class TestPgvector:
 
     @pytest.mark.slow("in every form")
     def test_its_index_finds_what_is_nearest_where_there_are_many(self, with_pgvector, opened, raw, monkeypatch):
-        monkeypatch.setattr(vectors, "MANY", 400)
+        monkeypatch.setattr(vectors, "INDEX_THRESHOLD", 400)
         memory = opened(AnyDirection(), where=with_pgvector)
         for name, count in (("large", 900), ("middle", 450), ("small", 40)):
             texts = [HumanMessage(f"{name} {number}") for number in range(count)]
             memory.conversation("c", namespace=(name,)).add_messages(texts)
         memory.settle()
         memory.database.background.settle()
-        assert memory.database.engine.read(lambda tx: vectors._serves(tx, [(0, 2**62)], 1_390))
+        assert memory.database.engine.read(lambda tx: vectors._is_index_usable(tx, [(0, 2**62)], 1_390))
         asked, real = [], query.nearest_indexed
         monkeypatch.setattr(query, "nearest_indexed", lambda tx, **given: asked.append(given) or real(tx, **given))
         for path, least in ((("large",), 0.95), (("middle",), 0.95), (("small",), 1.0)):
             found = [nearest(memory, path, number) for number in range(20)]
-            monkeypatch.setattr(vectors, "MANY", 2**60)
+            monkeypatch.setattr(vectors, "INDEX_THRESHOLD", 2**60)
             exact = [nearest(memory, path, number) for number in range(20)]
-            monkeypatch.setattr(vectors, "MANY", 400)
+            monkeypatch.setattr(vectors, "INDEX_THRESHOLD", 400)
             shared = sum(len(one.keys() & other.keys()) for one, other in zip(found, exact, strict=True))
             assert shared / sum(map(len, exact)) >= least
         assert len(asked) == 40  # not in the small one, nor where there are not many
@@ -381,7 +385,7 @@ class TestPgvector:
 
     @pytest.mark.slow
     def test_where_its_index_finds_too_little_it_looks_everywhere(self, indexed, monkeypatch):
-        monkeypatch.setattr(vectors, "SHARE", 0)
+        monkeypatch.setattr(vectors, "INDEX_SHARE", 0)
         real = query.nearest_indexed
         monkeypatch.setattr(query, "nearest_indexed", lambda tx, **given: real(tx, **given | {"limit": 2}))
         assert len(nearest(indexed, ("a",), 0)) == 10
@@ -390,12 +394,12 @@ class TestPgvector:
     def test_an_index_that_was_not_finished_is_made_anew(self, indexed, raw):
         memory = indexed
         raw(memory, "update pg_index set indisvalid = false where indexrelid = 'search_pgvector_near'::regclass")
-        assert memory.database.engine.read(vectors._lacks_index) == 0
+        assert memory.database.engine.read(vectors._index_delay) == 0
         memory.database.background.settle()
-        assert memory.database.engine.read(vectors._lacks_index) is None
+        assert memory.database.engine.read(vectors._index_delay) is None
 
     @pytest.mark.slow
     def test_vectors_that_are_too_long_for_it_are_compared_without_it(self, with_pgvector, raw):
         with AgentMemory(with_pgvector) as memory:
-            memory.database.engine.write(lambda tx: vectors.want(tx, 16_001))
+            memory.database.engine.write(lambda tx: vectors.enable_vectors(tx, 16_001))
             assert raw(memory, "select pgvector from search_state")[0]["pgvector"] == 0

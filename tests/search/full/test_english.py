@@ -7,7 +7,15 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_agentmem.search.analysis import _SAID_WITH, BASE_FORMS, STOP_WORDS, _patterns, asks_for, says, tells
+from langchain_agentmem.search.analysis import (
+    _REQUIRED_WORDS,
+    BASE_FORMS,
+    STOP_WORDS,
+    _patterns,
+    answer_kinds,
+    self_statements,
+    text_features,
+)
 
 KINDS = yaml.safe_load((Path(__file__).parents[2] / "data" / "english.yaml").read_text(encoding="utf-8"))
 
@@ -32,28 +40,30 @@ class TestWords:
         assert STOP_WORDS.isdisjoint(BASE_FORMS)
 
 
-@pytest.mark.parametrize("what", [asks_for, tells, says], ids=lambda what: what.__name__)
+@pytest.mark.parametrize("what", [answer_kinds, text_features, self_statements], ids=lambda what: what.__name__)
 def test_a_text_is_of_these_kinds(what):
     for text, *kinds in KINDS[what.__name__]:
         assert what(text) == set(kinds), text
 
 
-@pytest.mark.parametrize("name", _SAID_WITH)
+@pytest.mark.parametrize("name", _REQUIRED_WORDS)
 @given(st.data())
 def test_nobody_says_this_of_themselves_without_a_word_for_it(name, data):
     text = data.draw(st.from_regex(_patterns("says")[name]))
-    assert any(word in text for word in _SAID_WITH[name])
+    assert any(word in text for word in _REQUIRED_WORDS[name])
 
 
 @given(st.text())
 def test_any_text_may_be_asked_told_and_said(text):
-    assert asks_for(text) <= {"time", "number", "place", "advice", "reply", "order", "summary", "course"}
-    assert tells(text) <= {"time", "number", "proper noun", "question", "first person"}
-    assert ("question" in tells(text)) == any(mark in text for mark in "?\uff1f\u061f")
-    assert says(text) <= {"standing wish", "preference", "introduction"}
+    assert answer_kinds(text) <= {"time", "number", "place", "advice", "reply", "order", "summary", "course"}
+    assert text_features(text) <= {"time", "number", "proper noun", "question", "first person"}
+    assert ("question" in text_features(text)) == any(mark in text for mark in "?\uff1f\u061f")
+    assert self_statements(text) <= {"standing wish", "preference", "introduction"}
 
 
 def test_a_long_text_is_read_in_part():
-    assert asks_for("! " * 100_000) == asks_for("what " * 100_000) == asks_for(" " * 100_000 + "when") == set()
-    assert tells("a 1 Bo. " * 100_000) >= {"number", "proper noun"}
-    assert says("so " * 100_000 + "always") == set()
+    assert (
+        answer_kinds("! " * 100_000) == answer_kinds("what " * 100_000) == answer_kinds(" " * 100_000 + "when") == set()
+    )
+    assert text_features("a 1 Bo. " * 100_000) >= {"number", "proper noun"}
+    assert self_statements("so " * 100_000 + "always") == set()

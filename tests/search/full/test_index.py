@@ -27,7 +27,7 @@ def indexed(memory, raw):
 
 def rebuild(memory, raw):
     raw(memory, "update search_state set analysis = 0 where id = 1")
-    memory.database.engine.write(search_index.refresh)
+    memory.database.engine.write(search_index.rebuild_if_old)
 
 
 class TestFollowing:
@@ -51,7 +51,7 @@ class TestFollowing:
                 chat.clear()
             if step % 100 == 99:
                 assert memory.admin.verify().problems == ()
-        memory.database.engine.write(search_index.absorb)
+        memory.database.engine.write(search_index.index_waiting)
         followed = indexed(memory, raw)
         rebuild(memory, raw)
         assert indexed(memory, raw) == followed

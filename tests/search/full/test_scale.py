@@ -17,7 +17,7 @@ def say(memory, name, said, namespace=("a",)):
 @pytest.fixture
 def few_postings(monkeypatch):
     """As if 20 documents were very many."""
-    monkeypatch.setattr(module, "MOST_POSTINGS", 20)
+    monkeypatch.setattr(module, "MAX_POSTINGS", 20)
 
 
 @pytest.mark.sqlite_suffices

@@ -99,7 +99,7 @@ class TestLeavingNothing:
             memory.store.delete(("a",), "k")
         else:
             memory.erase(namespace=("a",) if how == "namespace" else ())
-        tables = [*TABLES, *(["search_waiting"] if memory.database.engine.dialect == "sqlite" else ["search_index"])]
+        tables = [*TABLES, *(["search_unindexed"] if memory.database.engine.dialect == "sqlite" else ["search_index"])]
         assert set(counts(memory, raw, tables).values()) == {0}
         assert memory.admin.verify().problems == ()
 
@@ -117,7 +117,7 @@ class TestTotals:
         told = f"the totals of the scope {scope['id']} (message) are not those of its series"
         assert told in memory.admin.verify().problems
         raw(memory, "update search_state set analysis = 0")
-        memory.database.engine.write(search_index.refresh)
+        memory.database.engine.write(search_index.rebuild_if_old)
         assert tuple(totals(memory, raw).values()) == (2, 3, 4)
         assert memory.admin.verify().problems == ()
 
@@ -180,10 +180,10 @@ class TestWaiting:
             yield memory
 
     def waiting(self, memory, raw):
-        return counts(memory, raw, ["search_waiting"])["search_waiting"]
+        return counts(memory, raw, ["search_unindexed"])["search_unindexed"]
 
     def test_they_wait_until_there_are_as_many_as_may_and_then_enter_together(self, memory, raw):
-        tail = memory.database.engine.read(lambda tx: tx.index_tail)
+        tail = memory.database.engine.read(lambda tx: tx.max_unindexed)
         chat = memory.conversation("c", ("a",))
         for n in range(tail - 1):
             chat.add(role="user", content=f"cat {n}")
@@ -191,7 +191,7 @@ class TestWaiting:
         assert len(texts(memory, "cat")) == tail - 1
         assert texts(memory, "cat", namespace=("b",)) == []
         before = [(each.id, each.score) for each in memory.search("cat 7", limit=100, everything=True)]
-        memory.database.engine.write(search_index.absorb)
+        memory.database.engine.write(search_index.index_waiting)
         assert self.waiting(memory, raw) == 0
         assert [(each.id, each.score) for each in memory.search("cat 7", limit=100, everything=True)] == before
         say(memory, "d", [f"another cat {n}" for n in range(tail - 1)])
@@ -207,7 +207,7 @@ class TestCommonTerms:
 
     @pytest.fixture(autouse=True)
     def _few(self, monkeypatch):
-        monkeypatch.setattr(module, "MOST_POSTINGS", 10)
+        monkeypatch.setattr(module, "MAX_POSTINGS", 10)
 
     def test_the_newest_are_found_and_those_that_hold_other_terms_too(self, memory):
         said = [f"cat {n}" for n in range(150)]

@@ -49,7 +49,7 @@ class TestProcesses:
     @pytest.mark.slow
     def test_two_processes_may_create_one_database_at_the_same_moment(self, tmp_path, new_database, monkeypatch):
         """And agree on the salt of one that is encrypted."""
-        monkeypatch.setattr(encrypted_database, "ROUNDS", 10)
+        monkeypatch.setattr(encrypted_database, "PBKDF2_ROUNDS", 10)
         script = """
             import sys
             from langchain_agentmem import AgentMemory

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import langchain_agentmem
 from langchain_agentmem.storage import queries
-from langchain_agentmem.storage.queries import load
+from langchain_agentmem.storage.queries import load_queries
 
 PACKAGE = Path(langchain_agentmem.__file__).parent
 
@@ -48,7 +48,7 @@ def docstrings(tree):
 
 class TestNames:
     def test_every_query_exists_and_is_used(self):
-        assert set(load("sqlite")) == set(used_queries())
+        assert set(load_queries("sqlite")) == set(used_queries())
 
     def test_what_is_run_once_for_each_row_returns_none(self):
         # From Python 3.12 on, `executemany` fails at the second row when the first returned something.
@@ -62,7 +62,7 @@ class TestNames:
         assert [
             name
             for name in sorted(many)
-            for sql in (load(dialect)[name] for dialect in queries.DIALECTS)
+            for sql in (load_queries(dialect)[name] for dialect in queries.DIALECTS)
             if "returning" in sql and queries.returns_rows(sql)
         ] == []
 

@@ -15,9 +15,9 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import CheckpointUnreadable, DatabaseTimeout, StorageError
 from langchain_agentmem.storage import postgres, postgres_session, query
-from langchain_agentmem.storage.postgres import _GIVE_RECEIPT, PostgresEngine, prepared
+from langchain_agentmem.storage.postgres import _WRITE_RECEIPT, PostgresEngine, prepare_query
 from langchain_agentmem.storage.postgres_session import Connection, Session
-from langchain_agentmem.storage.queries import load, numbered, returns_rows
+from langchain_agentmem.storage.queries import load_queries, number_parameters, returns_rows
 from tests.emptying import direct
 from tests.storage.sessions import adding, echo, kill_all, numbers
 from tests.support.locks import ANYBODY, await_waiter
@@ -44,7 +44,7 @@ class TestDurability:
         for said in ("on", "local"):
             with closing(PostgresEngine(f"{url}&options=-csynchronous_commit%3D{said}")) as engine:
                 engine._sql = dict(engine._sql) | {
-                    "show": prepared("select current_setting('synchronous_commit') as a")
+                    "show": prepare_query("select current_setting('synchronous_commit') as a")
                 }
                 for run in (engine.read, engine.write):
                     assert run(shown) == [{"a": said}]
@@ -75,7 +75,7 @@ class TestLargeOperations:
         bodies = {bytes([n % 256, n // 256]) * 10: bytes([n % 256]) * 3_000 for n in range(3_000)}
 
         def steps(tx):
-            query.store_content.many(tx, [{"hash": key, "body": body} for key, body in bodies.items()])
+            query.store_content.run_many(tx, [{"hash": key, "body": body} for key, body in bodies.items()])
             adding(1)(tx)
 
         engine.write(steps)
@@ -100,7 +100,7 @@ class TestFailing:
         with ThreadPoolExecutor(1) as threads:
             for end, committed in ((lambda: lost.commit(wait=True), True), (lost.roll_back, False)):
                 lost.begin(engine.opening.schema, write=True, lock=60, patience=60)
-                lost.execute(_GIVE_RECEIPT, lost.receipt)
+                lost.execute(_WRITE_RECEIPT, lost.receipt)
                 lost.settle()
                 asked = threads.submit(engine._was_committed, lost)
                 with psycopg.connect(direct(engine._url), autocommit=True) as watching:
@@ -246,7 +246,7 @@ class TestPoolers:
 
 def forget(engine, session):
     """Let a server have none of the statements that it was told to prepare, as another one behind a pooler."""
-    assert session.direct
+    assert session.is_direct
     session._libpq.exit_pipeline_mode()
     session.connection.execute("deallocate all")
     session._libpq.enter_pipeline_mode()
@@ -258,10 +258,10 @@ class TestQueries:
         PostgresEngine(url := direct(new_database("postgres"))).close()
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("set search_path = agentmem")
-            for name, sql in load("postgres").items():
+            for name, sql in load_queries("postgres").items():
                 if "pgvector" in sql:  # asks tables that need an extension
                     continue
-                prepared = connection.pgconn.prepare(name.encode(), numbered(sql, "$")[0].encode())
+                prepared = connection.pgconn.prepare(name.encode(), number_parameters(sql, "$")[0].encode())
                 assert not prepared.error_message, name
                 described = connection.pgconn.describe_prepared(name.encode())
                 assert bool(described.nfields) == returns_rows(sql), name

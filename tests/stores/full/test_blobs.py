@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.storage.queries import load
-from langchain_agentmem.stores.byte_store import KEYS_AT_ONCE
+from langchain_agentmem.storage.queries import load_queries
+from langchain_agentmem.stores.byte_store import PAGE_SIZE
 from tests.stores.test_blobs import ODD_KEYS, rows
 
 
@@ -30,7 +30,7 @@ class TestAnyKeys:
         dialect = memory.database.engine.dialect
         explain = "explain query plan " if dialect == "sqlite" else "explain "
         keys = json.dumps(["6b"] * 400)
-        plan = str(raw(memory, explain + load(dialect)["find_blobs"], path="a\x1f", keys=keys))
+        plan = str(raw(memory, explain + load_queries(dialect)["find_blobs"], path="a\x1f", keys=keys))
         assert ("AND key=?" in plan) or ("(key = decode(" in plan and "Index Cond" in plan), plan
 
     @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -49,7 +49,7 @@ class TestAnyKeys:
 
     def test_what_stays_is_listed_while_others_write(self, url):
         with AgentMemory(url) as memory, AgentMemory(url) as other:
-            keys = [f"{number:05}" for number in range(KEYS_AT_ONCE * 2)]
+            keys = [f"{number:05}" for number in range(PAGE_SIZE * 2)]
             memory.byte_store().mset([(key, b"") for key in keys[::2]])
 
             def write():

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.studio import server
-from langchain_agentmem.studio.application import application, back, changing
+from langchain_agentmem.studio.application import application, form_route, redirect
 from langchain_agentmem.studio.guard import Guard
 
 HOST = "127.0.0.1:8642"
@@ -110,9 +110,9 @@ class TestTheHost:
         served = []
         listening = MagicMock()
         listening.getsockname.return_value = (host, port)
-        monkeypatch.setattr(server, "_listening", lambda *_: listening)
+        monkeypatch.setattr(server, "_open_listener", lambda *_: listening)
         monkeypatch.setattr(server.uvicorn.Server, "run", lambda self, sockets: served.append(self.config.app))
-        server.serve(memory, host=host, port=port, user="ada", tell=lambda _: None)
+        server.serve(memory, host=host, port=port, user="ada", announce=lambda _: None)
         assert client_of(served[0]).get("/", headers={"Host": known}).status_code == 403
         assert client_of(served[0]).get("/", headers={"Host": "evil.example"}).status_code == 421
 
@@ -120,10 +120,10 @@ class TestTheHost:
 def changeable(memory, **options):
     async def change(request: Request, fields):
         request.app.state.changed = dict(fields)
-        return back(request, "/", done=fields["to"])
+        return redirect(request, "/", done=fields["to"])
 
     guard = application(memory, user="ada", **options)
-    guard._app.router.routes.append(changing("/change", change))
+    guard._app.router.routes.append(form_route("/change", change))
     return guard
 
 

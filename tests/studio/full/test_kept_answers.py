@@ -35,22 +35,22 @@ def find():
 
 async def test_nobody_waits_for_it_and_it_is_found_once(find):
     known = AnswerCache()
-    assert await asyncio.gather(*(known.look("x", find, patience=0) for _ in range(9))) == [None] * 9
+    assert await asyncio.gather(*(known.fetch("x", find, timeout=0) for _ in range(9))) == [None] * 9
     find.may.set()
-    found = await known.look("x", find, patience=LONG)
+    found = await known.fetch("x", find, timeout=LONG)
     assert (found.value, find.asked) == (1, 1)
-    assert await known.look("x", find, patience=0) == found
+    assert await known.fetch("x", find, timeout=0) == found
 
 
 async def test_what_is_old_is_shown_until_there_is_something_new(find, monkeypatch):
     known = AnswerCache()
     find.may.set()
-    old = await known.look("x", find, patience=LONG)
-    monkeypatch.setattr(application, "KEPT_FOR", timedelta(0))
+    old = await known.fetch("x", find, timeout=LONG)
+    monkeypatch.setattr(application, "CACHE_AGE", timedelta(0))
     find.may.clear()
-    assert await known.look("x", find, patience=0) == old
+    assert await known.fetch("x", find, timeout=0) == old
     find.may.set()
-    assert (await known.look("x", find, patience=LONG)).value == 2
+    assert (await known.fetch("x", find, timeout=LONG)).value == 2
 
 
 async def test_what_fails_is_told_and_tried_again(find):
@@ -62,5 +62,5 @@ async def test_what_fails_is_told_and_tried_again(find):
         return 3
 
     with pytest.raises(OSError, match="no room"):
-        await known.look("x", fail, patience=LONG)
-    assert (await known.look("x", fail, patience=LONG)).value == 3
+        await known.fetch("x", fail, timeout=LONG)
+    assert (await known.fetch("x", fail, timeout=LONG)).value == 3

@@ -35,7 +35,7 @@ def summary(*namespace, size=1, **counts):
 
 
 def test_a_namespace_counts_what_is_below_it_and_the_largest_comes_first():
-    found = pages.parts_of(
+    found = pages.usage_by_label(
         [
             summary("users", "ada", size=3, messages=1),
             summary("users", "ada", "notes", size=4, messages=2),
@@ -52,7 +52,7 @@ def test_a_namespace_counts_what_is_below_it_and_the_largest_comes_first():
 
 def test_a_label_that_all_namespaces_share_is_split():
     every = [summary("users", "ada", size=2), summary("users", "ben", size=5), summary(size=3), summary("users")]
-    assert [(each.namespace, each.itself) for each in pages.parts_of(every)] == [
+    assert [(each.namespace, each.is_own) for each in pages.usage_by_label(every)] == [
         (("users", "ben"), False),
         ((), True),
         (("users", "ada"), False),
@@ -121,4 +121,4 @@ def test_the_largest_ten_are_shown(memory, browse):
         memory.conversation("t", ("users", f"u{number:02}")).add_user_message("x" * (100 + number))
     text = browse(memory).settled("/")
     assert re.findall(r"users/(u\d+)</bdi>", text) == [f"u{number:02}" for number in range(11, 1, -1)]
-    assert pages.LARGEST == 10
+    assert pages.MAX_NAMESPACES == 10

@@ -13,7 +13,7 @@ THREAD = {"configurable": {"thread_id": sample.GIFT, "agentmem_namespace": sampl
 def lived(tmp_path_factory):
     folder = tmp_path_factory.mktemp("experiences")
     with AgentMemory() as memory:
-        yield memory, sample.live(memory, folder), folder
+        yield memory, sample.play_story(memory, folder), folder
 
 
 def test_its_talk_went_two_ways_and_came_back(lived):
@@ -23,13 +23,13 @@ def test_its_talk_went_two_ways_and_came_back(lived):
     newest = memory.checkpointer.get_tuple(THREAD).checkpoint["channel_values"]["messages"]
     assert newest[-1].text == sample.TALK[-1].reply
     found = memory.search("a book about bees", namespace=sample.IRENA, kinds=["message"])
-    assert sample.OTHERWISE[0].said not in [each.text for each in found]
+    assert sample.ALTERNATIVE_TALK[0].said not in [each.text for each in found]
 
 
 def test_prompts_were_shortened_and_say_why_they_showed_what_they_showed(lived):
     memory, _, _ = lived
     assert memory.admin.stats()["compactions"] > 0
-    notes = memory.conversation(sample.GIFT, sample.IRENA).shown()
+    notes = memory.conversation(sample.GIFT, sample.IRENA).prompt_notes()
     items = [item for note in notes for item in note.items]
     assert {"core", "record", "fact", "event"} <= {item.kind for item in items}
     assert any(item.signals for item in items)

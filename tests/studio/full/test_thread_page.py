@@ -234,7 +234,7 @@ class TestMessages:
 
     def test_a_thread_with_subgraphs_shows_its_own_line_and_leads_to_theirs(self, memory, pages):
         def inside(state, config):
-            memory.layers(config).core.set("place", "underground")
+            memory.layers(config).core.set("checkpoint_position", "underground")
             return {"messages": [AIMessage("from inside", id="i0")], "note": "kept inside"}
 
         sub = line(True, inside, state=State)

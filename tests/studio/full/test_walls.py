@@ -24,7 +24,7 @@ PAGES = """
 @pytest.fixture
 def lived(url, tmp_path):
     with AgentMemory(url) as memory:
-        sample.live(memory, tmp_path)
+        sample.play_story(memory, tmp_path)
         yield memory
 
 

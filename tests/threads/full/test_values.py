@@ -23,11 +23,11 @@ from langchain_core.messages import (
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Send
 
-from langchain_agentmem.threads.value_codec import CHUNK, FEW, SMALL
+from langchain_agentmem.threads.value_codec import CHUNK_BYTES, FEW_ELEMENTS, INLINE_BYTES
 from langchain_agentmem.threads.value_store import MOST_RANGES
 from tests.threads.own_shelf import OwnShelf, aes, ranges, round_trip, strict, told
 
-TEXT = st.text(max_size=12) | st.text(st.characters(codec="utf-8"), min_size=SMALL, max_size=SMALL + 9)
+TEXT = st.text(max_size=12) | st.text(st.characters(codec="utf-8"), min_size=INLINE_BYTES, max_size=INLINE_BYTES + 9)
 NUMBER = st.integers(-(2**63), 2**64 - 1) | st.floats() | st.booleans()
 PLAIN = st.none() | NUMBER | TEXT | st.binary(max_size=9)
 ODD = (
@@ -94,11 +94,11 @@ MESSAGES = st.one_of(
 )
 SENDS = st.builds(Send, st.text(max_size=4), nested(PLAIN | MESSAGES))
 LONG = st.lists(PLAIN | MESSAGES, max_size=3).flatmap(
-    lambda few: st.integers(FEW - 1, FEW + 60).map(
+    lambda few: st.integers(FEW_ELEMENTS - 1, FEW_ELEMENTS + 60).map(
         lambda times: [few[n % len(few)] if few else n for n in range(times)]
     )
 )
-LARGE = st.dictionaries(st.text(max_size=6), nested(PLAIN), min_size=FEW - 2, max_size=FEW + 20)
+LARGE = st.dictionaries(st.text(max_size=6), nested(PLAIN), min_size=FEW_ELEMENTS - 2, max_size=FEW_ELEMENTS + 20)
 VALUES = (
     nested(PLAIN | MESSAGES | ODD | SENDS | st.tuples(TEXT, MESSAGES))
     | st.lists(MESSAGES, max_size=5)
@@ -163,10 +163,10 @@ class TestMakingAgain:
     def test_what_is_deep_or_empty_stays_what_it_is_and_keys_keep_their_order(self):
         shelf, deep = OwnShelf(), [HumanMessage("x", id="m")]
         for n in range(40):
-            deep = {"deeper": deep, "text": f"{n}" * SMALL} if n % 2 else [deep, "text" * SMALL]
+            deep = {"deeper": deep, "text": f"{n}" * INLINE_BYTES} if n % 2 else [deep, "text" * INLINE_BYTES]
         for value in (
             deep,
-            {"b": "x" * SMALL, "a": "y" * SMALL},
+            {"b": "x" * INLINE_BYTES, "a": "y" * INLINE_BYTES},
             {str(n): n for n in range(1_000, 0, -1)},
             [HumanMessage("x", additional_kwargs={"b": 1, "a": {"d": 1, "c": 2}})],
             [AIMessage("x", tool_calls=[{"name": "f", "args": {"b": 1, "a": 2}, "id": "1"}])],
@@ -234,7 +234,7 @@ class TestGrowing:
         growing = Growing(value)
         added = [growing.put(value) for n in range(200) if not value.append(make(n))]
         assert sum(each.parts for each in added) <= 2.2 * len(value)
-        assert max(each.size for each in added) <= 6 * CHUNK
+        assert max(each.size for each in added) <= 6 * CHUNK_BYTES
         assert max(each.recipe for each in added) <= SHORTEST
         growing.check()
 
@@ -254,7 +254,7 @@ class TestGrowing:
             change(place)
             added = growing.put(value)
             assert added.parts <= 4
-            assert added.size <= 12 * CHUNK
+            assert added.size <= 12 * CHUNK_BYTES
             assert added.recipe <= SHORTEST
         growing.check()
 
@@ -266,7 +266,7 @@ class TestGrowing:
             value.insert(0, make(30_000 + n))
             added = growing.put(value)
             assert added.parts <= 2 * MOST_RANGES
-            assert added.size <= 6 * CHUNK
+            assert added.size <= 6 * CHUNK_BYTES
             assert added.recipe <= SHORTEST
         growing.check()
 
@@ -296,9 +296,9 @@ class TestGrowing:
             state["steps"].append(200 + n)
 
         for value, change, limits, serde in (
-            (entries, edit, (8, 24 * CHUNK, SHORTEST), None),
-            (state, append, (4, 8 * CHUNK, 2 * SHORTEST), None),
-            (messages, lambda n: messages.append(message(200 + n)), (1, 4 * CHUNK, 2 * SHORTEST), aes()),
+            (entries, edit, (8, 24 * CHUNK_BYTES, SHORTEST), None),
+            (state, append, (4, 8 * CHUNK_BYTES, 2 * SHORTEST), None),
+            (messages, lambda n: messages.append(message(200 + n)), (1, 4 * CHUNK_BYTES, 2 * SHORTEST), aes()),
         ):
             growing = Growing(value, serde)
             for n in range(15):
@@ -311,7 +311,7 @@ class TestGrowing:
         value = ["x" * 5_000 + str(n) if n % 9 == 4 else f"text {n}" for n in range(200)]
         growing = Growing(value)
         value[4] = "small now"
-        assert growing.put(value).size <= 6 * CHUNK
+        assert growing.put(value).size <= 6 * CHUNK_BYTES
         growing.check()
 
     def test_equal_values_are_stored_once(self):

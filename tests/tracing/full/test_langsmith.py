@@ -56,7 +56,7 @@ class TestLangSmith:
         client = langsmith.Client()
         monkeypatch.setattr(run_trees, "_CLIENT", client)
         try:
-            assert remember(tracing).listening
+            assert remember(tracing).has_listeners
         finally:
             client.cleanup(timeout=0)
             client.session.close()

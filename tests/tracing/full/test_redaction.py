@@ -12,8 +12,8 @@ from langchain_core.tracers.context import collect_runs, register_configure_hook
 from langsmith import traceable, tracing_context
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.base.concurrency import in_worker
-from langchain_agentmem.language_models.model_calls import ask
+from langchain_agentmem.base.concurrency import run_in_worker
+from langchain_agentmem.language_models.model_calls import ask_model
 from tests.tracing.agent import agent, converse, scripted
 from tests.tracing.loopback import arrive
 from tests.tracing.test_redaction import dumped, quoted
@@ -39,7 +39,9 @@ class TestModels:
     @staticmethod
     def asked(database, model=None):
         for timeout in (None, 60):  # with a limit it is asked in a thread
-            ask(database, model or scripted("summarizer"), [SystemMessage("Ana")], "compaction.summarize", timeout)
+            ask_model(
+                database, model or scripted("summarizer"), [SystemMessage("Ana")], "compaction.summarize", timeout
+            )
 
     @pytest.fixture
     def database(self, withheld):
@@ -52,7 +54,7 @@ class TestModels:
 
         async def both(_):
             self.asked(database)
-            await in_worker(partial(self.asked, database))
+            await run_in_worker(partial(self.asked, database))
 
         if way == "callbacks":
             await RunnableLambda(both).ainvoke(None, {"callbacks": [collector, watchful]})

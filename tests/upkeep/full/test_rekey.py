@@ -12,9 +12,9 @@ from typer import testing
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.encryption_key import EncryptionKey
-from langchain_agentmem.cli.app import command_line
+from langchain_agentmem.cli.app import build_cli
 from langchain_agentmem.errors import DatabaseBusy, DatabaseUnreadable
-from langchain_agentmem.storage.encrypted_database import connected
+from langchain_agentmem.storage.encrypted_database import connect
 from langchain_agentmem.storage.engine import DatabaseOptions
 from langchain_agentmem.storage.sqlite import SqliteEngine
 from langchain_agentmem.upkeep.admin import Admin
@@ -174,7 +174,7 @@ class TestCommands:
 
     def test_no_option_takes_a_key(self):
         options = {
-            option for command in command_line().commands.values() for each in command.params for option in each.opts
+            option for command in build_cli().commands.values() for each in command.params for option in each.opts
         }
         assert {each for each in options if "key" in each or "pass" in each} == {"--key-file", "--key-command"}
 
@@ -182,5 +182,5 @@ class TestCommands:
         monkeypatch.setattr(testing._NamedTextIOWrapper, "isatty", lambda _: True)
         run = invoked("key", str(path), "encrypt", input="hunter2\nhunter2\n")
         assert (run.exit_code, "hunter2" in run.output) == (0, False), run.output
-        with closing(connected(path, EncryptionKey.of("hunter2"))) as connection:
+        with closing(connect(path, EncryptionKey.of("hunter2"))) as connection:
             assert connection.execute("select count(*) from agentmem_migration").fetchone()[0]

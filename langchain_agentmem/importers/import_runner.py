@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from langchain_agentmem.base.argument_checks import check_value, texts_given
-from langchain_agentmem.base.events import Progress, Watch, listener_given
-from langchain_agentmem.base.namespaces import Namespace, Scopes, path_of, scopes_given
-from langchain_agentmem.base.safe_repr import without_passwords
+from langchain_agentmem.base.argument_checks import check_value, parse_texts
+from langchain_agentmem.base.events import Progress, Watch, check_callable
+from langchain_agentmem.base.namespaces import Namespace, Scopes, parse_scopes, path_of
+from langchain_agentmem.base.safe_repr import mask_passwords
 from langchain_agentmem.errors import InvalidInput, safe_repr
-from langchain_agentmem.importers import SourceKind, parcels
+from langchain_agentmem.importers import SourceKind, batches
 from langchain_agentmem.importers.langchain_sources import read_histories, read_saver, read_store
 from langchain_agentmem.importers.letta_and_mem0 import read_letta, read_mem0
 from langchain_agentmem.importers.saved_files import read_marsys, read_memgpt, read_opus, read_taskweaver
@@ -22,7 +22,7 @@ from langchain_agentmem.importers.saved_files import read_marsys, read_memgpt, r
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
 
-KINDS: Mapping[SourceKind, parcels.Reader] = {
+READERS: Mapping[SourceKind, batches.Reader] = {
     "langgraph-saver": read_saver,
     "langgraph-store": read_store,
     "langmem": read_store,
@@ -35,16 +35,16 @@ KINDS: Mapping[SourceKind, parcels.Reader] = {
     "opus": read_opus,
 }
 """The reader of each kind of source."""
-OWNED = ("langgraph-saver", "chat-history", "letta", "taskweaver", "marsys")
+OWNED_KINDS = ("langgraph-saver", "chat-history", "letta", "taskweaver", "marsys")
 """Kinds whose threads and conversations may each go to a namespace of their own."""
-WHOLES = {"checkpoints": "threads", "messages": "conversations"}
+CONTAINERS = {"checkpoints": "threads", "messages": "conversations"}
 """The containers of some kinds of objects, which are counted in reports."""
-MOST_TOLD = 1_000
+MAX_SKIPPED = 1_000
 """The maximum number of skipped entries in a report."""
 
 
 @dataclass(slots=True)
-class MovingReport:
+class ImportSummary:
     """The result of an import.
 
     Attributes:
@@ -66,38 +66,38 @@ class MovingReport:
     added: dict[str, int] = field(default_factory=dict)
     known: dict[str, int] = field(default_factory=dict)
     added_to: dict[str, int] = field(default_factory=dict)
-    left_out: list[parcels.SkippedEntry] = field(default_factory=list)
+    left_out: list[batches.SkippedEntry] = field(default_factory=list)
     left: int = 0
     left_by: dict[str, int] = field(default_factory=dict)
-    places: list[parcels.ThreadTarget] = field(default_factory=list)
+    places: list[batches.ThreadTarget] = field(default_factory=list)
 
 
-def _count(counts: dict[str, int], name: str, number: int) -> None:
+def _add_count(counts: dict[str, int], name: str, number: int) -> None:
     if number:
         counts[name] = counts.get(name, 0) + number
 
 
-def _leave(report: MovingReport, thing: parcels.SkippedEntry) -> None:
-    report.left += thing.count
-    _count(report.left_by, thing.holds, thing.count)
-    if thing.holds in WHOLES:
-        _count(report.left_by, WHOLES[thing.holds], 1)
-    if len(report.left_out) < MOST_TOLD:
-        report.left_out.append(thing)
+def _record_skipped(report: ImportSummary, entry: batches.SkippedEntry) -> None:
+    report.left += entry.count
+    _add_count(report.left_by, entry.holds, entry.count)
+    if entry.holds in CONTAINERS:
+        _add_count(report.left_by, CONTAINERS[entry.holds], 1)
+    if len(report.left_out) < MAX_SKIPPED:
+        report.left_out.append(entry)
 
 
-def _bring(report: MovingReport, parcel: parcels.ImportBatch, memory: AgentMemory) -> None:
+def _store_batch(report: ImportSummary, batch: batches.ImportBatch, memory: AgentMemory) -> None:
     try:
-        added, known = parcel.store(memory, dry_run=report.dry_run)
+        added, known = batch.store(memory, dry_run=report.dry_run)
     except InvalidInput as error:
-        _leave(report, parcels.SkippedEntry(parcel.what, parcels.why(error), parcel.count, parcel.holds))
+        _record_skipped(report, batches.SkippedEntry(batch.what, batches.skip_reason(error), batch.count, batch.holds))
         return
-    _count(report.added, parcel.holds, added)
-    _count(report.known, parcel.holds, known)
-    if parcel.place is not None:
-        report.places.append(parcel.place)
-    if added and parcel.holds in WHOLES:
-        _count(report.added_to, WHOLES[parcel.holds], 1)
+    _add_count(report.added, batch.holds, added)
+    _add_count(report.known, batch.holds, known)
+    if batch.place is not None:
+        report.places.append(batch.place)
+    if added and batch.holds in CONTAINERS:
+        _add_count(report.added_to, CONTAINERS[batch.holds], 1)
 
 
 def check_source(memory: AgentMemory, kind: SourceKind, source: Any, **options: Any) -> None:
@@ -107,21 +107,21 @@ def check_source(memory: AgentMemory, kind: SourceKind, source: Any, **options: 
         memory: Any memory. Nothing is written to it.
         kind: The kind of the source.
         source: The source.
-        **options: The options of `destination`.
+        **options: The options of `make_target`.
 
     Raises:
         InvalidInput: An option is wrong, or the source is missing, unreadable, or of another kind.
         MissingExtra: The package that reads the source is not installed.
     """
-    with closing(KINDS[kind](source, destination(memory, kind, **options))) as things:
-        parcels.whole(_name_of(source), partial(next, things, None))
+    with closing(READERS[kind](source, make_target(memory, kind, **options))) as entries:
+        batches.read_or_raise(_source_name(source), partial(next, entries, None))
 
 
-def _name_of(source: Any) -> str:
-    return without_passwords(os.fspath(source)) if isinstance(source, str | os.PathLike) else safe_repr(source)
+def _source_name(source: Any) -> str:
+    return mask_passwords(os.fspath(source)) if isinstance(source, str | os.PathLike) else safe_repr(source)
 
 
-def destination(
+def make_target(
     memory: AgentMemory,
     kind: SourceKind,
     *,
@@ -129,78 +129,82 @@ def destination(
     only: Sequence[str],
     owners: Mapping[str, str] | None,
     allow: Sequence[str],
-) -> parcels.ImportTarget:
+) -> batches.ImportTarget:
     """Check the options of `AgentMemory.import_from`.
 
     Raises:
         InvalidInput: An option is wrong.
     """
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise InvalidInput(f"There is no kind {safe_repr(kind)} of sources; there are {', '.join(KINDS)}.")
-    scopes, chosen = memory.database.scopes, frozenset(texts_given(only, "only"))
-    home = _home(kind, namespace, scopes)
-    if chosen and kind == "memgpt":
+    if not isinstance(kind, str) or kind not in READERS:
+        raise InvalidInput(f"There is no kind {safe_repr(kind)} of sources; there are {', '.join(READERS)}.")
+    scopes, only_ids = memory.database.scopes, frozenset(parse_texts(only, "only"))
+    home = _target_namespace(kind, namespace, scopes)
+    if only_ids and kind == "memgpt":
         raise InvalidInput(
             "What is of the kind memgpt comes whole, without only: its branches show each other's memory."
         )
-    given: Mapping[str, str] = check_value(Mapping[str, str] | None, owners, "owners") or {}
-    if given and len(Scopes(template=home).keys) != 1:
+    owner_map: Mapping[str, str] = check_value(Mapping[str, str] | None, owners, "owners") or {}
+    if owner_map and len(Scopes(template=home).keys) != 1:
         raise InvalidInput('owners fills the one key of a namespace: name one such as ("users", "{user_id}").')
-    return parcels.ImportTarget(
+    return batches.ImportTarget(
         kind,
         home,
         scopes,
         memory.database.now(),
-        tuple(texts_given(allow, "allow")),
-        chosen,
+        tuple(parse_texts(allow, "allow")),
+        only_ids,
         set(),
-        given,
+        owner_map,
         memory.database.limits,
     )
 
 
-def moving(
+def run_import(
     memory: AgentMemory, kind: SourceKind, source: Any, *, dry_run: bool, progress: Watch | None, **options: Any
-) -> MovingReport:
+) -> ImportSummary:
     """See `AgentMemory.import_from`."""
-    to, tell, name = destination(memory, kind, **options), listener_given(progress, "progress"), _name_of(source)
+    to, listener, name = (
+        make_target(memory, kind, **options),
+        check_callable(progress, "progress"),
+        _source_name(source),
+    )
     inputs = {"kind": kind, "source": name, "namespace": list(to.namespace), "dry_run": dry_run}
     with memory.database.step("care.import_from", lambda: inputs) as step:
-        report = MovingReport(kind, name, dry_run)
-        with closing(KINDS[to.kind](source, to)) as things:
-            while (thing := parcels.whole(name, partial(next, things, None))) is not None:
-                if isinstance(thing, parcels.SkippedEntry):
-                    _leave(report, thing)
+        report = ImportSummary(kind, name, dry_run)
+        with closing(READERS[to.kind](source, to)) as entries:
+            while (entry := batches.read_or_raise(name, partial(next, entries, None))) is not None:
+                if isinstance(entry, batches.SkippedEntry):
+                    _record_skipped(report, entry)
                 else:
-                    _bring(report, thing, memory)
-                if tell is not None:
+                    _store_batch(report, entry, memory)
+                if listener is not None:
                     done = sum((*report.added.values(), *report.known.values(), report.left))
-                    tell(Progress(thing.what, done, None))
-        for each in sorted(to.only - to.met):
-            _leave(report, parcels.SkippedEntry(safe_repr(each), "the source has nothing of this id."))
+                    listener(Progress(entry.what, done, None))
+        for each in sorted(to.only - to.found_ids):
+            _record_skipped(report, batches.SkippedEntry(safe_repr(each), "the source has nothing of this id."))
         step.finish(lambda: {"added": report.added, "known": report.known, "left": report.left})
     return report
 
 
-def _home(kind: SourceKind, namespace: Any, scopes: Scopes) -> Namespace:
+def _target_namespace(kind: SourceKind, namespace: Any, scopes: Scopes) -> Namespace:
     """Return the namespace of an import, or its template if the namespace has keys.
 
     Raises:
         InvalidInput: The namespace is not valid, may not have keys, or is one in which no user's thread is found.
     """
     if namespace is None or not path_of(namespace):
-        home = scopes.resolve(namespace, bare=True)
-        each = namespace is None and not home and kind in OWNED and scopes.keys
-        return (scopes.template or ()) if each else home
+        home = scopes.resolve(namespace, optional=True)
+        per_owner = namespace is None and not home and kind in OWNED_KINDS and scopes.keys
+        return (scopes.template or ()) if per_owner else home
     if keys := Scopes(template=tuple(namespace)).keys:
-        if kind not in OWNED:
+        if kind not in OWNED_KINDS:
             raise InvalidInput(
                 f"A namespace with {', '.join(keys)} in braces is for threads and conversations, of the kinds "
-                f"{', '.join(OWNED)}: of {kind} name the one below which everything goes, such as users."
+                f"{', '.join(OWNED_KINDS)}: of {kind} name the one below which everything goes, such as users."
             )
-        return scopes_given(namespace).template or ()
+        return parse_scopes(namespace).template or ()
     home = scopes.resolve(namespace)
-    if kind in OWNED and scopes.keys and home == (scopes.template or ())[: len(home)]:
+    if kind in OWNED_KINDS and scopes.keys and home == (scopes.template or ())[: len(home)]:
         raise InvalidInput(
             f"In {safe_repr(home)} no thread is looked for, since each has an owner in this memory: write namespace="
             f"{safe_repr(scopes.template)}, and each goes to its own. Where the source does not tell its owner, give "

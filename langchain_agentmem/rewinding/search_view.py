@@ -19,23 +19,23 @@ from pydantic import InstanceOf
 
 from langchain_agentmem.base import namespaces
 from langchain_agentmem.base.argument_checks import check_instance, check_value
-from langchain_agentmem.base.clock import moment, time_given
-from langchain_agentmem.base.origins import Trust, trusted_given
+from langchain_agentmem.base.clock import check_time, from_micros
+from langchain_agentmem.base.origins import Trust, parse_trust
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.message import column_role
 from langchain_agentmem.rewinding import branches, memory_rows
-from langchain_agentmem.rewinding.branches import BranchPosition, MemorySession, Standpoint, families
+from langchain_agentmem.rewinding.branches import BranchPosition, MemoryPosition, MemorySession, visible_series
 from langchain_agentmem.rewinding.memory_rows import MemoryVersion, MemoryView
-from langchain_agentmem.rewinding.thread_memory import ThreadPosition, conversation_of_run, thread_point
-from langchain_agentmem.search.analysis import question
+from langchain_agentmem.rewinding.thread_memory import ThreadPosition, conversation_of_run, thread_position
+from langchain_agentmem.search.analysis import analyze_query
 from langchain_agentmem.search.memory_search import Recollection, Search, SearchFilter, SearchHit
 from langchain_agentmem.search.ranking import Weights
 from langchain_agentmem.search.timeline import Order
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.part import all_parts, thread_listener
+from langchain_agentmem.storage.part import all_parts, thread_recorder
 from langchain_agentmem.storage.transaction import Row, Rows
-from langchain_agentmem.threads.thread_lines import find
+from langchain_agentmem.threads.thread_rows import find_thread
 
 
 class CurrentTurn(NamedTuple):
@@ -44,12 +44,13 @@ class CurrentTurn(NamedTuple):
     Attributes:
         path: The path of the conversation's namespace.
         name: Its id.
-        before: The start of the run, if its input may not be stored yet: messages shown there are of an earlier turn.
+        run_start: The start of the run, if its input may not be stored yet: messages shown there are of an earlier
+            turn.
     """
 
     path: str
     name: str
-    before: ThreadPosition | None = None
+    run_start: ThreadPosition | None = None
 
 
 class SearchView(NamedTuple):
@@ -57,46 +58,46 @@ class SearchView(NamedTuple):
 
     Attributes:
         point: The standpoint whose memory counts as it is seen from there.
-        alone: Whether only the memory of the point is searched.
+        own_only: Whether only the memory of the point is searched.
         view: The view of the point, once it is known.
         scopes: The namespaces that share their memory.
         abandoned: Whether messages are found, too, that no newest checkpoint shows any more.
         conversations: Those that are asked for: what a copy of a thread was given, and what was said in a nested graph,
             is found in its own alone.
         turn: The conversation of a run, whose current turn the model is shown anyway.
-        context: The ids of the messages that the model is shown, where they are known.
+        context_ids: The ids of the messages that the model is shown, where they are known.
     """
 
-    point: Standpoint | None = None
-    alone: bool = False
+    point: MemoryPosition | None = None
+    own_only: bool = False
     view: MemoryView | None = None
     scopes: namespaces.Scopes = namespaces.Scopes()
     abandoned: bool = False
     conversations: tuple[str, ...] = ()
     turn: CurrentTurn | None = None
-    context: frozenset[str] | None = None
+    context_ids: frozenset[str] | None = None
 
-    def within(self, tx: Transaction, walls: SearchFilter, now: int) -> SearchFilter:
+    def narrow_filter(self, tx: Transaction, search_filter: SearchFilter, now: int) -> SearchFilter:
         """Limit a search filter to the thread, without what the model is shown anyway.
 
         A thread of no scope searches its own line alone.
 
         Args:
             tx: The transaction.
-            walls: The search filter.
+            search_filter: The search filter.
             now: The time, in microseconds since 1970.
         """
-        if self.turn is not None and (walls.kinds is None or "message" in walls.kinds):
-            walls = walls._replace(ignored=thread_listener().current_turn(tx, self, now))
-        if self.alone or self.view is None or not isinstance(self.point, ThreadPosition):
-            return walls
-        if walls.conversations is not None:
-            return walls
-        if walls.low == "" and (path := home_of(tx, self.point)):
-            walls = walls._replace(low=path, high=path + "\x1f")
-        return walls._replace(conversations=families(tx, self.point, self.view))
+        if self.turn is not None and (search_filter.kinds is None or "message" in search_filter.kinds):
+            search_filter = search_filter._replace(ignored=thread_recorder().current_turn(tx, self, now))
+        if self.own_only or self.view is None or not isinstance(self.point, ThreadPosition):
+            return search_filter
+        if search_filter.conversations is not None:
+            return search_filter
+        if search_filter.low == "" and (path := home_path(tx, self.point)):
+            search_filter = search_filter._replace(low=path, high=path + "\x1f")
+        return search_filter._replace(conversations=visible_series(tx, self.point, self.view))
 
-    def looked(self, tx: Transaction, now: int) -> SearchView:
+    def with_view(self, tx: Transaction, now: int) -> SearchView:
         """Return a copy with the point's view, which must be known before anything is read.
 
         A view holds the current places; what was read before may not have reached them yet.
@@ -111,20 +112,23 @@ class SearchView(NamedTuple):
 EVERYWHERE = SearchView()
 
 
-def said_from(tx: Transaction, outlook: SearchView, slots: Collection[int], now: int) -> Rows:
+def visible_messages(tx: Transaction, search_view: SearchView, numbers: Collection[int], now: int) -> Rows:
     """Return the given messages that a position shows, with the wording shown there.
 
     The messages are those that follow their threads.
 
     Args:
         tx: The transaction.
-        outlook: The position.
-        slots: The messages.
+        search_view: The position.
+        numbers: The messages.
         now: The time, in microseconds since 1970.
     """
-    view, name = outlook.view or MemoryView((), (), now), None if outlook.point is None else outlook.point.name
-    whose = {"name": name, "anywhere": int(outlook.view is None), "keys": json.dumps(outlook.conversations)}
-    return query.shown_said(tx, **view.parameters(), **whose, ids=json.dumps(sorted(slots))) if slots else ()
+    view, name = (
+        search_view.view or MemoryView((), (), now),
+        None if search_view.point is None else search_view.point.name,
+    )
+    where = {"name": name, "anywhere": int(search_view.view is None), "keys": json.dumps(search_view.conversations)}
+    return query.visible_messages(tx, **view.parameters(), **where, ids=json.dumps(sorted(numbers))) if numbers else ()
 
 
 def row_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
@@ -134,12 +138,12 @@ def row_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ..
         tx: The transaction.
         owners: The rows.
     """
-    found = query.memory_texts(tx, ids=json.dumps(list(owners)))
-    return {row["id"]: (memory_rows.words_of(bytes(row["body"]), memory_rows.extra_of(row)),) for row in found}
+    rows = query.memory_texts(tx, ids=json.dumps(list(owners)))
+    return {row["id"]: (memory_rows.search_words(bytes(row["body"]), memory_rows.extra_of(row)),) for row in rows}
 
 
-def sighted(
-    tx: Transaction, hits: Sequence[SearchHit], now: int, outlook: SearchView | None
+def visible_rows(
+    tx: Transaction, hits: Sequence[SearchHit], now: int, search_view: SearchView | None
 ) -> tuple[dict[int, Row], list[tuple[MemoryView | None, set[int]]]]:
     """Return the rows that a search found, and which views show which of them.
 
@@ -147,53 +151,53 @@ def sighted(
         tx: The transaction.
         hits: The hits of the search.
         now: The time, in microseconds since 1970.
-        outlook: The position it looks from. Default: `EVERYWHERE`.
+        search_view: The position it looks from. Default: `EVERYWHERE`.
 
     Returns:
         The rows by their numbers; and views, each with the numbers of the rows that it shows. None in place of a view
         stands for the ends of named branches.
     """
-    found = query.remembered(tx, ids=json.dumps([hit.owner for hit in hits]))
-    there = {row["id"]: row for row in found}
-    outlook = outlook or EVERYWHERE
-    if outlook.point is not None and outlook.view is not None:
-        return there, [(outlook.view, memory_rows.shown(tx, outlook.view, there))]
-    sights: list[tuple[MemoryView | None, set[int]]] = []
-    scopes = {row["scope_id"] for row in there.values() if outlook.scopes.shared(row["path"])} - {None}
+    loaded = query.memory_hits(tx, ids=json.dumps([hit.owner for hit in hits]))
+    rows = {row["id"]: row for row in loaded}
+    search_view = search_view or EVERYWHERE
+    if search_view.point is not None and search_view.view is not None:
+        return rows, [(search_view.view, memory_rows.visible_numbers(tx, search_view.view, rows))]
+    views: list[tuple[MemoryView | None, set[int]]] = []
+    scopes = {row["scope_id"] for row in rows.values() if search_view.scopes.is_shared(row["path"])} - {None}
     for scope in sorted(scopes):
         view = MemoryView((), (), now, scope=scope)
-        sights.append((view, memory_rows.shown(tx, view, there)))
-    ends = {
+        views.append((view, memory_rows.visible_numbers(tx, view, rows)))
+    branch_ends = {
         number
-        for number, row in there.items()
-        if (row["branch_kind"], row["until"]) == (branches.KIND, memory_rows.FOREVER)
+        for number, row in rows.items()
+        if (row["branch_kind"], row["until"]) == (branches.NAMED_BRANCH, memory_rows.FOREVER)
         and (row["expires_at"] is None or row["expires_at"] > now)
     }
-    sights.append((None, ends))
-    apart = {
+    views.append((None, branch_ends))
+    unshared = {
         number: row
-        for number, row in there.items()
-        if row["kind"] not in memory_rows.SHARED or not outlook.scopes.shared(row["path"])
+        for number, row in rows.items()
+        if row["kind"] not in memory_rows.SHARED_KINDS or not search_view.scopes.is_shared(row["path"])
     }
-    of_threads = {row["branch_id"] for row in apart.values() if row["branch_kind"] == "thread"}
-    if of_threads:
+    thread_branches = {row["branch_id"] for row in unshared.values() if row["branch_kind"] == "thread"}
+    if thread_branches:
         # What a subgraph remembered lies on its caller's branch too, as a copy.
-        copies = query.branches_of_copies(tx, ids=json.dumps(list(apart)))
-        of_threads.update(row["id"] for row in copies)
-        for place in query.newest_places(tx, ids=json.dumps(sorted(of_threads))):
+        copies = query.branches_of_copies(tx, ids=json.dumps(list(unshared)))
+        thread_branches.update(row["id"] for row in copies)
+        for place in query.newest_positions(tx, ids=json.dumps(sorted(thread_branches))):
             view = branches.view_of(tx, place["branch_id"], place["position"], now)
-            sights.append((view, memory_rows.shown(tx, view, apart)))
-    return there, sights
+            views.append((view, memory_rows.visible_numbers(tx, view, unshared)))
+    return rows, views
 
 
 def recollections_of(
-    hits: Sequence[SearchHit], there: Mapping[int, Row], values: Mapping[int, tuple[str, Any]], kind: str | None = None
+    hits: Sequence[SearchHit], rows: Mapping[int, Row], values: Mapping[int, tuple[str, Any]], kind: str | None = None
 ) -> dict[int, Recollection]:
     """Return hits as `Recollection` objects, by the numbers of their documents.
 
     Args:
         hits: The hits of a search.
-        there: The rows, by their numbers.
+        rows: The rows, by their numbers.
         values: The texts of the visible rows, and their values for the user.
         kind: The user's name for their kind. Default: that of the index.
     """
@@ -205,7 +209,7 @@ def recollections_of(
             score=hit.score,
             namespace=namespaces.namespace_of(row["path"]),
             conversation_id=row["name"],
-            created_at=moment(row["created_at"]),
+            created_at=from_micros(row["created_at"]),
             value=values[hit.owner][1],
             why=hit.why,
             row=(hit.kind, hit.owner),
@@ -214,16 +218,16 @@ def recollections_of(
             actor=row["actor"],
         )
         for hit in hits
-        if hit.owner in values and (row := there[hit.owner])
+        if hit.owner in values and (row := rows[hit.owner])
     }
 
 
-SeenValues: TypeAlias = Callable[[MemoryView | None, list[MemoryVersion]], dict[int, tuple[str, Any]]]
+VisibleValues: TypeAlias = Callable[[MemoryView | None, list[MemoryVersion]], dict[int, tuple[str, Any]]]
 """Returns the text and the value of rows that a view shows, by their numbers; it is None for the ends of branches."""
 
 
-def seen_recollections(
-    tx: Transaction, hits: Sequence[SearchHit], now: int, outlook: SearchView | None, values_of: SeenValues
+def visible_recollections(
+    tx: Transaction, hits: Sequence[SearchHit], now: int, search_view: SearchView | None, values_of: VisibleValues
 ) -> dict[int, Recollection]:
     """Return the visible hits as `Recollection` objects, by the numbers of their documents.
 
@@ -231,17 +235,17 @@ def seen_recollections(
         tx: The transaction.
         hits: The hits of a search.
         now: The time, in microseconds since 1970.
-        outlook: The position it looks from.
+        search_view: The position it looks from.
         values_of: Returns their texts, and their values for the user.
     """
-    there, sights = sighted(tx, hits, now, outlook)
+    rows, views = visible_rows(tx, hits, now, search_view)
     values: dict[int, tuple[str, Any]] = {}
-    for view, numbers in sights:
-        values |= values_of(view, [memory_rows.version_of(there[number]) for number in sorted(numbers)])
-    return recollections_of(hits, there, values)
+    for view, numbers in views:
+        values |= values_of(view, [memory_rows.version_of(rows[number]) for number in sorted(numbers)])
+    return recollections_of(hits, rows, values)
 
 
-def reach_of(
+def resolve_search(
     database: Database, namespace: Sequence[str] | None, config: Mapping[str, Any] | None, *, everything: bool = False
 ) -> tuple[SearchFilter, SearchView]:
     """Return the filter of a search, and the position it looks from.
@@ -259,54 +263,58 @@ def reach_of(
         InvalidInput: The namespace is invalid or missing.
     """
     scopes = database.scopes
-    given = config if config is not None else namespaces.running_config() if scopes.leads_here() else None
-    outside = SearchView(scopes=scopes, turn=running_turn(database, given))
+    run_config = config if config is not None else namespaces.running_config() if scopes.is_run_allowed() else None
+    base_view = SearchView(scopes=scopes, turn=running_turn(database, run_config))
     if everything:
         if namespace is not None and namespaces.path_of(namespace):
             raise InvalidInput("Give a namespace or everything=True, not both.")
-        return SearchFilter(*namespaces.range_of(scopes.within or ())), outside
+        return SearchFilter(*namespaces.path_range(scopes.boundary or ())), base_view
     path = namespaces.path_of(scopes.resolve(namespace, config))
-    alone = namespaces.configurable_of(given).get("thread_id") is None
-    named = bool(namespace) or (alone and scopes.within is not None)
-    walls = SearchFilter(*(namespaces.range_of(namespaces.namespace_of(path)) if named else (path, path + "\x1f")))
-    if alone:
-        return walls, outside
+    no_thread = namespaces.configurable_of(run_config).get("thread_id") is None
+    is_named = bool(namespace) or (no_thread and scopes.boundary is not None)
+    search_filter = SearchFilter(
+        *(namespaces.path_range(namespaces.namespace_of(path)) if is_named else (path, path + "\x1f"))
+    )
+    if no_thread:
+        return search_filter, base_view
     try:
-        thread = thread_point(database, given)
+        thread = thread_position(database, run_config)
     except InvalidInput:
         if not namespace or config is not None:
             raise
-        return walls, outside  # the run is another graph's, which names nobody here
-    if thread.follows:
-        return walls, outside._replace(point=thread) if not named or path == thread.path else outside
-    return walls if named or scopes.shared(path) else walls._replace(conversations=(thread.name,)), outside
+        return search_filter, base_view  # the run is another graph's, which names nobody here
+    if thread.follows_thread:
+        return search_filter, base_view._replace(point=thread) if not is_named or path == thread.path else base_view
+    return search_filter if is_named or scopes.is_shared(path) else search_filter._replace(
+        conversations=(thread.name,)
+    ), base_view
 
 
-def running_turn(database: Database, given: Mapping[str, Any] | None) -> CurrentTurn | None:
+def running_turn(database: Database, config: Mapping[str, Any] | None) -> CurrentTurn | None:
     """Return the newest turn of the conversation of a run.
 
     None outside of runs, and where the run has no conversation.
     """
     try:
-        thread = thread_point(database, given or {})
-        name = conversation_of_run(database, given) if thread.writable else None
+        thread = thread_position(database, config or {})
+        name = conversation_of_run(database, config) if thread.writable else None
     except InvalidInput:  # it names no thread, or the run is another graph's, which names nobody here
         return None
     if name is None:
         return None
     base = None
-    if thread.follows and name == thread.name:
-        base = thread.runs.began_with(thread.configurable, thread.at)
-    before = None if base is None else thread._replace(configurable={"checkpoint_id": base}, alone=True)
-    return CurrentTurn(thread.path, name, before)
+    if thread.follows_thread and name == thread.name:
+        base = thread.runs.start_checkpoint(thread.configurable, thread.at)
+    run_start = None if base is None else thread._replace(configurable={"checkpoint_id": base}, own_only=True)
+    return CurrentTurn(thread.path, name, run_start)
 
 
-MORE = 4
+LIMIT_GROWTH = 4
 """The factor by which the limit grows when some of the hits are left out."""
 
 
-def found(
-    ground: MemorySession,
+def find_versions(
+    session: MemorySession,
     kinds: Sequence[str],
     query: str,
     limit: int,
@@ -315,7 +323,7 @@ def found(
     """Find things that a memory shows; the caller makes it the step of a trace.
 
     Args:
-        ground: The memory.
+        session: The memory.
         kinds: The kinds to find; no two of them share a key.
         query: Any text.
         limit: The greatest number of hits.
@@ -326,29 +334,39 @@ def found(
     """
     if not limit:
         return []
-    walls = ground.read(None, lambda tx, view: walls_around(tx, ground.point, view, kinds))
-    ground.database.limits.check("query_chars", len(query), "The query")
+    search_filter = session.read(None, lambda tx, view: position_filter(tx, session.point, view, kinds))
+    session.database.limits.check("query_chars", len(query), "The query")
     search = Search(
-        question(query, ground.now()), walls, limit, outlook=SearchView(ground.point, alone=True), name=None
+        analyze_query(query, session.now()),
+        search_filter,
+        limit,
+        search_view=SearchView(session.point, own_only=True),
+        name=None,
     )
     while True:
-        given = search.find(ground.database)
-        same = [[each.id, *(key for _, key in each.also)] for each in given]
-        there = ground.read(None, partial(_named, kinds=kinds, keys=[key for keys in same for key in keys]))
+        recollections = search.find(session.database)
+        key_lists = [[each.id, *(key for _, key in each.also)] for each in recollections]
+        versions = session.read(
+            None, partial(_load_named, kinds=kinds, keys=[key for keys in key_lists for key in keys])
+        )
         hits = []
-        for each, keys in zip(given, same, strict=True):  # of those that say the same, the first that is wanted
-            if kept := next((there[key] for key in keys if key in there and wanted(there[key])), None):
-                hits.append((kept, each))
-        if len(hits) >= limit or len(given) < search.limit:
+        for each, keys in zip(
+            recollections, key_lists, strict=True
+        ):  # of those that say the same, the first that is wanted
+            if version := next((versions[key] for key in keys if key in versions and wanted(versions[key])), None):
+                hits.append((version, each))
+        if len(hits) >= limit or len(recollections) < search.limit:
             return hits[:limit]
-        search = search._replace(limit=search.limit * MORE)
+        search = search._replace(limit=search.limit * LIMIT_GROWTH)
 
 
-def _named(tx: Transaction, view: MemoryView, kinds: Sequence[str], keys: Sequence[str]) -> dict[str, MemoryVersion]:
-    return {key: kept for kind in kinds for key, kept in memory_rows.named(tx, view, kind, keys).items()}
+def _load_named(
+    tx: Transaction, view: MemoryView, kinds: Sequence[str], keys: Sequence[str]
+) -> dict[str, MemoryVersion]:
+    return {key: version for kind in kinds for key, version in memory_rows.load_named(tx, view, kind, keys).items()}
 
 
-def home_of(tx: Transaction, point: Standpoint) -> str:
+def home_path(tx: Transaction, point: MemoryPosition) -> str:
     """Return the path of the namespace of a standpoint.
 
     A config may name by its id alone a thread that has another namespace.
@@ -360,11 +378,11 @@ def home_of(tx: Transaction, point: Standpoint) -> str:
     Raises:
         InvalidInput: Several namespaces have a thread of this id.
     """
-    thread = None if point.path or isinstance(point, BranchPosition) else find(tx, point.at)
+    thread = None if point.path or isinstance(point, BranchPosition) else find_thread(tx, point.at)
     return point.path if thread is None else thread.path
 
 
-def walls_around(tx: Transaction, point: Standpoint, view: MemoryView, kinds: Sequence[str]) -> SearchFilter:
+def position_filter(tx: Transaction, point: MemoryPosition, view: MemoryView, kinds: Sequence[str]) -> SearchFilter:
     """Return the search filter for what is seen from a standpoint.
 
     Args:
@@ -373,8 +391,8 @@ def walls_around(tx: Transaction, point: Standpoint, view: MemoryView, kinds: Se
         view: The view of the standpoint.
         kinds: The kinds to find.
     """
-    path = home_of(tx, point)
-    return SearchFilter(path, path + "\x1f", kinds=tuple(kinds), conversations=families(tx, point, view))
+    path = home_path(tx, point)
+    return SearchFilter(path, path + "\x1f", kinds=tuple(kinds), conversations=visible_series(tx, point, view))
 
 
 MOST_HITS = 10_000
@@ -398,21 +416,21 @@ class SearchRequest(NamedTuple):
     trust: Trust | None = None
 
 
-def sought(
-    database: Database, asked: SearchRequest, config: Mapping[str, Any] | None, weights: Weights | None
+def build_search(
+    database: Database, request: SearchRequest, config: Mapping[str, Any] | None, weights: Weights | None
 ) -> Search:
     """Check a search request, and return the search to run.
 
     Args:
         database: The database of the memory.
-        asked: The request.
+        request: The request.
         config: The run on whose behalf to look. Default: the one this is called in.
         weights: How much each signal counts. Default: as measured, with vectors or without.
 
     Raises:
         InvalidInput: An argument is wrong.
     """
-    text, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned, order, trust = asked
+    text, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned, order, trust = request
     check = database.limits.check
     check("query_chars", len(check_value(_TEXT, text, "query")), "The query")
     for name, values in (("kinds", kinds), ("roles", roles)):
@@ -422,16 +440,18 @@ def sought(
         raise InvalidInput(f"There is no kind {safe_repr(unknown[0])}; there are {', '.join(all_parts().kinds)}.")
     check_value(Order, order, "order")
     check_instance(Weights, weights, "weights")
-    walls, outlook = reach_of(database, namespace, config, everything=check_value(bool, everything, "everything"))
-    if conversation_id is not None:
-        walls = walls._replace(conversations=(namespaces.id_of(conversation_id, "conversation"),))
-        outlook = outlook._replace(conversations=walls.conversations or ())
-    walls = walls._replace(
-        kinds=all_parts().stored_as(kinds, named=conversation_id is not None),
-        roles=None if roles is None else tuple(str(column_role(role)) for role in roles),
-        before=None if before is None else time_given(before, "before"),
-        after=None if after is None else time_given(after, "after"),
-        trusted=trusted_given(trust),
+    search_filter, search_view = resolve_search(
+        database, namespace, config, everything=check_value(bool, everything, "everything")
     )
-    outlook = outlook._replace(abandoned=check_value(bool, abandoned, "abandoned"))
-    return Search(question(text, database.now()), walls, limit, weights, outlook, order=order)
+    if conversation_id is not None:
+        search_filter = search_filter._replace(conversations=(namespaces.check_id(conversation_id, "conversation"),))
+        search_view = search_view._replace(conversations=search_filter.conversations or ())
+    search_filter = search_filter._replace(
+        kinds=all_parts().index_names(kinds, has_conversation=conversation_id is not None),
+        roles=None if roles is None else tuple(str(column_role(role)) for role in roles),
+        before=None if before is None else check_time(before, "before"),
+        after=None if after is None else check_time(after, "after"),
+        trusted=parse_trust(trust),
+    )
+    search_view = search_view._replace(abandoned=check_value(bool, abandoned, "abandoned"))
+    return Search(analyze_query(text, database.now()), search_filter, limit, weights, search_view, order=order)

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from langchain_agentmem.base.argument_checks import Options, check_instance
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.events import EventContext, MemoryEvent, MemoryResetEvent, MessagesRemoved, MessagesStored
-from langchain_agentmem.base.files import whole_file
+from langchain_agentmem.base.files import write_atomically
 from langchain_agentmem.base.namespaces import Namespace, ThreadKey, namespace_of
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Operation
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.tracing import Thunk, given_only
+from langchain_agentmem.tracing import Thunk, drop_none
 
 if TYPE_CHECKING:
     from langchain_agentmem.conversations.session_memory import ThreadLog
@@ -75,7 +75,7 @@ class EventSource:
 
     acompact_for_payload_error = awaited(compact_for_payload_error, writes=True)
 
-    def _tell(self, kind: Callable[..., MemoryEvent], **fields: Any) -> None:
+    def _emit(self, kind: Callable[..., MemoryEvent], **fields: Any) -> None:
         """Emit an event of this kind to the hooks and to the event bus."""
         context = self._event_context
         if context is None and not self._database.hooks:
@@ -87,7 +87,7 @@ class EventSource:
 
     def _announce_reset(self) -> None:
         agent_name = self._event_context.agent_name if self._event_context else ""
-        self._tell(MemoryResetEvent, agent_name=agent_name, timestamp=self._database.clock())
+        self._emit(MemoryResetEvent, agent_name=agent_name, timestamp=self._database.clock())
 
 
 class LogMemory(EventSource):
@@ -100,35 +100,35 @@ class LogMemory(EventSource):
     memory_type: str
     _part: str
     _id_name = "conversation_id"  # the name of the id in traces
-    _at: ThreadKey
+    _key: ThreadKey
     _log: ModuleType | ThreadLog = message_log  # both have the same functions
     _retention: Retention | None = None
 
     @property
     def namespace(self) -> Namespace:
         """The namespace of the memory."""
-        return namespace_of(self._at.path)
+        return namespace_of(self._key.path)
 
     # -- common parts of the views of a log -------------------------------------------------------------------
 
     def _run(self, verb: str | None, do: Operation[T], *, write: bool = False, **inputs: Any) -> T:
         """Run an operation on the log as the step `<part>.<verb>`; a verb of None is not traced."""
         run = self._database.write if write else self._database.read
-        return run(verb and f"{self._part}.{verb}", do, self._given_to(inputs))
+        return run(verb and f"{self._part}.{verb}", do, self._traced_inputs(inputs))
 
-    def _given_to(self, inputs: Mapping[str, Any] = MappingProxyType({})) -> Thunk:
+    def _traced_inputs(self, inputs: Mapping[str, Any] = MappingProxyType({})) -> Thunk:
         """Return a function that lists the traced inputs, with the log's id and namespace."""
-        return lambda: {self._id_name: self._at.name, "namespace": list(self.namespace), **given_only(inputs)}
+        return lambda: {self._id_name: self._key.name, "namespace": list(self.namespace), **drop_none(inputs)}
 
-    def _now(self) -> dict[str, int]:
+    def _now_argument(self) -> dict[str, int]:
         return {"now": self._database.now()}
 
-    def _append(self, entries: Sequence[message_log.LogEntry]) -> Operation[message_log.AppendResult]:
-        now, retention = self._now(), self._retention
-        return lambda tx: self._log.append(tx, self._at, entries, retention=retention, **now)
+    def _append_operation(self, entries: Sequence[message_log.LogEntry]) -> Operation[message_log.AppendResult]:
+        now, retention = self._now_argument(), self._retention
+        return lambda tx: self._log.append(tx, self._key, entries, retention=retention, **now)
 
     def _announce(self, kind: Callable[..., MemoryEvent], **fields: Any) -> None:
-        self._tell(kind, namespace=self.namespace, conversation_id=self._at.name, **fields)
+        self._emit(kind, namespace=self.namespace, conversation_id=self._key.name, **fields)
 
     def _announce_added(self, added: message_log.AppendResult) -> None:
         for kind, keys in ((MessagesStored, added.keys), (MessagesRemoved, added.dropped)):
@@ -136,14 +136,14 @@ class LogMemory(EventSource):
                 self._announce(kind, message_ids=tuple(keys))
 
 
-def checked_retention(retention: Any) -> Retention | None:
+def check_retention(retention: Any) -> Retention | None:
     """Check a retention, and return it, or None if it keeps all messages.
 
     Raises:
         InvalidInput: The value is neither a `Retention` nor None.
     """
     checked: Retention | None = check_instance(Retention, retention, "retention")
-    return None if checked is None or checked.off else checked
+    return None if checked is None or checked.is_off else checked
 
 
 class SavedMemory(Options):
@@ -187,7 +187,7 @@ def write_document(
         text = json.dumps(dict(saved), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"The additional state cannot be written as JSON: {error}.") from error
-    with whole_file(path, make_folder=True) as file:
+    with write_atomically(path, make_folder=True) as file:
         file.write(text)
 
 

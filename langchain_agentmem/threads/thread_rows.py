@@ -1,0 +1,415 @@
+"""Threads and their lines: a thread's own series of checkpoints, and one for each call of a subgraph.
+
+Here are threads as wholes, too: pruned, deleted, copied, or filled from elsewhere. No content is copied within a
+database.
+
+Whoever removes anything holds the shelf first: of two that took it last, each could wait for what the other removes.
+
+Threads as a part of the database: verified, and merged with what another database has of them.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from langchain_agentmem.base.namespaces import ThreadKey, namespace_of, path_range
+from langchain_agentmem.errors import BranchMoved, InvalidInput, safe_repr
+from langchain_agentmem.messages.role_rounds import Retention
+from langchain_agentmem.storage import Transaction, query
+from langchain_agentmem.storage.part import Part
+from langchain_agentmem.storage.transaction import Rows
+from langchain_agentmem.threads import value_store
+from langchain_agentmem.threads.value_store import LOOSE_START, DamagedValue, Range, StorePosition
+
+ROOT_NS = ""
+"""The name of a thread's own line."""
+
+
+class Thread(NamedTuple):
+    """A stored thread, with its shelf as it is, and the id of the requested line."""
+
+    id: int
+    path: str
+    name: str
+    store: StorePosition
+    delta: bool
+    removed_count: int
+    ns_id: int | None
+    created_at: int
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """The id and creation time, which differ for a new thread under the id of a deleted one."""
+        return self.id, self.created_at
+
+
+class ThreadDeleted(Exception):
+    """The thread of a run was deleted while it ran."""
+
+
+def find_thread(tx: Transaction, at: ThreadKey, ns: str = ROOT_NS, *, exact: bool = False) -> Thread | None:
+    """Find a thread.
+
+    Args:
+        tx: The transaction.
+        at: The key. Under the empty path: the root's own thread, else the only one of this name.
+        ns: The name of the line to look up too. Default: its own.
+        exact: The empty path stands for the root.
+
+    Raises:
+        InvalidInput: No namespace was given, and several have a thread of this name.
+    """
+    rows = query.find_thread(tx, path=at.path, name=at.name, ns=ns)
+    if not (rows or at.path or exact):
+        rows = query.find_threads(tx, name=at.name, ns=ns)
+    if not rows:
+        return None
+    row = rows[0]
+    if len(rows) > 1 and row["path"]:
+        homes = ", ".join(repr(namespace_of(each["path"])) for each in rows[:3])
+        raise InvalidInput(
+            f"There is a thread {safe_repr(at.name)} in several namespaces ({homes}, …): say which, with "
+            'config["configurable"]["agentmem_namespace"].'
+        )
+    store = StorePosition(row["store_id"], row["sweep_count"])
+    delta, removed_count, ns_id, created_at = (row[name] for name in ("delta", "removed_count", "ns_id", "created_at"))
+    return Thread(row["id"], row["path"], at.name, store, bool(delta), removed_count, ns_id, created_at)
+
+
+def make_thread(
+    tx: Transaction, path: str, name: str, now: int, *, store: StorePosition | None = None, delta: bool = False
+) -> Thread:
+    """Create a thread, with its own shelf unless another one is given."""
+    query.create_namespace(tx, path=path)
+    if store is None:
+        [row] = query.create_store(tx, next_part=LOOSE_START)
+        store = StorePosition(row["id"], 0)
+    rows = query.create_thread(tx, path=path, name=name, store=store.store_id, delta=int(delta), now=now)
+    if not rows:
+        raise BranchMoved  # somebody else made it: begin again
+    return Thread(rows[0]["id"], path, name, store, delta, 0, None, now)
+
+
+def ensure_ns(tx: Transaction, thread: Thread, ns: str) -> int:
+    """Return a line of a thread; create it if it does not exist."""
+    existing = find_thread(tx, ThreadKey(thread.path, thread.name), ns, exact=True)
+    return existing.ns_id if existing is not None and existing.ns_id is not None else make_ns(tx, thread, ns)
+
+
+def make_ns(tx: Transaction, thread: Thread, ns: str) -> int:
+    """Create a line of a thread."""
+    rows = query.create_ns(tx, thread=thread.id, ns=ns)
+    if not rows:
+        raise BranchMoved  # somebody else made it: begin again
+    return int(rows[0]["id"])
+
+
+MAX_REMOVED = 32
+"""Number of removed checkpoints after which the values that only they needed are swept."""
+BATCH_SIZE = 200
+"""Checkpoints that one transaction removes, so that no writer waits for long."""
+
+
+class DeletedThread(NamedTuple):
+    """A thread that is gone, and the id of the shelf it had."""
+
+    at: ThreadKey
+    store_id: int
+
+
+def prune_thread(tx: Transaction, at: ThreadKey, *, keep: int) -> int:
+    """Remove the oldest checkpoints of a thread, and what only they needed.
+
+    A thread of DeltaChannels stays whole, since its checkpoints need their ancestors.
+
+    Args:
+        tx: The transaction.
+        at: The thread; the empty path stands for the root.
+        keep: The number of checkpoints of each line to keep.
+
+    Returns:
+        The number of removed checkpoints; if it is `BATCH_SIZE`, there are more.
+    """
+    thread = find_thread(tx, at, exact=True)
+    if thread is None or thread.delta:
+        return 0
+    value_store.lock_store(tx, thread.store)
+    removed = 0
+    for ns_row in query.list_ns(tx, thread=thread.id):
+        surplus = query.surplus_checkpoints(tx, ns_id=ns_row["id"], keep=keep, before=None, limit=BATCH_SIZE - removed)
+        _remove_oldest(tx, ns_row["id"], [row["name"] for row in surplus])
+        removed += len(surplus)
+        if removed >= BATCH_SIZE:
+            break
+    _sweep_removed(tx, thread, removed, now=removed < BATCH_SIZE)  # the last batch sweeps
+    return removed
+
+
+def _sweep_removed(tx: Transaction, thread: Thread, removed: int, *, now: bool) -> None:
+    """Sweep what only removed checkpoints needed, now or when there are more of them."""
+    if now and thread.removed_count + removed:
+        value_store.sweep_store(tx, thread.store.store_id)
+    elif removed:
+        query.add_removed_count(tx, store=thread.store.store_id, count=removed)
+
+
+def delete_threads(tx: Transaction, threads: Rows) -> list[DeletedThread]:
+    """Delete threads with everything that belongs to them.
+
+    Args:
+        tx: The transaction.
+        threads: The rows of the threads.
+
+    Returns:
+        The deleted threads.
+    """
+    store_ids = sorted({row["store_id"] for row in threads})
+    for store_id in store_ids:
+        query.reset_removed_count(tx, store=store_id)
+    for row in threads:
+        query.delete_thread(tx, thread=row["id"])
+    for store_id in store_ids:
+        value_store.sweep_store(tx, store_id)
+        query.delete_idle_store(tx, store=store_id)
+    for path in sorted({row["path"] for row in threads}):
+        query.delete_empty_namespaces(tx, path=path)
+    return [DeletedThread(ThreadKey(row["path"], row["name"]), row["store_id"]) for row in threads]
+
+
+def delete_for_runs(tx: Transaction, checkpoints: Rows, writes: Rows) -> None:
+    """Remove the checkpoints that some runs made, with what was written towards the next ones.
+
+    Pending writes of these runs to checkpoints of others are deleted too, or their next runs would take them over.
+
+    Args:
+        tx: The transaction.
+        checkpoints: The rows of the checkpoints.
+        writes: The rows of what the runs wrote.
+    """
+    store_ids = sorted({row["store_id"] for row in (*checkpoints, *writes)})
+    for store_id in store_ids:
+        query.reset_removed_count(tx, store=store_id)
+    if checkpoints:
+        names = [{"ns_id": row["ns_id"], "name": row["name"]} for row in checkpoints]
+        query.delete_checkpoint.run_many(tx, names)
+        query.delete_writes.run_many(tx, names)
+    for row in writes:
+        query.delete_writes_of_run(
+            tx, ns_id=row["ns_id"], checkpoint=row["checkpoint"], task=row["task"], run_id=row["run_id"]
+        )
+    for store_id in store_ids:
+        value_store.sweep_store(tx, store_id)
+
+
+def copy_thread(tx: Transaction, thread: Thread, copied: Thread | None, target: str, *, now: int) -> Thread:
+    """Copy a thread with all its lines, checkpoints and writes, and no content.
+
+    Args:
+        tx: The transaction.
+        thread: The thread.
+        copied: An earlier copy, which is added to; None for none.
+        target: The id of the copy, which is in the same namespace.
+        now: The time, in microseconds since 1970.
+
+    Returns:
+        The copy.
+
+    Raises:
+        InvalidInput: There is another thread of this id.
+    """
+    value_store.lock_store(tx, thread.store)
+    if copied is None:
+        copied = make_thread(tx, thread.path, target, now, store=thread.store, delta=thread.delta)
+    elif copied.store.store_id != thread.store.store_id:
+        raise InvalidInput(
+            f"There is another thread {safe_repr(target)} already, which is no copy of {safe_repr(thread.name)}: copy "
+            "it to an id that is free."
+        )
+    elif thread.delta and not copied.delta:
+        query.mark_delta(tx, thread=copied.id)
+    for each in query.list_ns(tx, thread=thread.id):
+        ns_id = ensure_ns(tx, copied, each["ns"])
+        add_rows(tx, ns_id, [{**row, "ns_id": ns_id} for row in _rows_by_key(tx, each["id"]).values()])
+    return copied
+
+
+def add_rows(tx: Transaction, ns_id: int, rows: Sequence[dict[str, Any]]) -> int:
+    """Store those rows of a line that it has not.
+
+    Args:
+        tx: The transaction.
+        ns_id: The line.
+        rows: Values, writes and checkpoints, as `dump` of `transfer` returns them.
+
+    Returns:
+        The number of added checkpoints.
+    """
+    known = _rows_by_key(tx, ns_id)
+    new_rows = [row for row in rows if _row_key(row) not in known]
+    if values := [row for row in new_rows if "version" in row]:
+        query.insert_value.run_many(tx, values)
+    if writes := [row for row in new_rows if "task" in row]:
+        query.insert_write.run_many(tx, [{"run_id": None, **row} for row in writes])
+    checkpoints = [row for row in new_rows if "head" in row]
+    if checkpoints:
+        query.insert_checkpoint.run_many(tx, [{"now": row.pop("created_at"), **row} for row in map(dict, checkpoints)])
+    return len(checkpoints)
+
+
+def remove_expired(
+    tx: Transaction, thread: Thread, ns_id: int, ns: str, current: str, retention: Retention, now: int
+) -> None:
+    """Remove expired checkpoints, a few with every new one, so that nobody waits for long."""
+    age = retention.max_age
+    rows = query.surplus_checkpoints(
+        tx,
+        ns_id=ns_id,
+        keep=retention.keep_last,
+        before=None if age is None else now - int(age.total_seconds() * 1_000_000),
+        limit=MAX_REMOVED,
+    )
+    names = [row["name"] for row in rows if row["name"] != current]
+    _remove_oldest(tx, ns_id, names)
+    removed = len(names)
+    if ns == ROOT_NS:
+        old_calls = query.ended_subgraphs(tx, thread=thread.id, limit=MAX_REMOVED)
+        for row in old_calls:
+            query.delete_ns(tx, ns_id=row["id"])
+        removed += len(old_calls)
+    _sweep_removed(tx, thread, removed, now=thread.removed_count + removed >= MAX_REMOVED)
+
+
+def _remove_oldest(tx: Transaction, ns_id: int, names: Sequence[str]) -> None:
+    """Remove the oldest checkpoints of a line, their writes, and late writes of removed ones."""
+    if names:
+        query.delete_checkpoint.run_many(tx, [{"ns_id": ns_id, "name": name} for name in names])
+        query.delete_stray_writes(tx, ns_id=ns_id, up_to=max(names))
+
+
+def _rows_by_key(tx: Transaction, ns_id: int) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """Return the checkpoints, values and writes of a line by their keys."""
+    checkpoints = query.ns_checkpoints(tx, ns_id=ns_id)
+    values = query.ns_values(tx, ns_id=ns_id)
+    writes = query.ns_writes(tx, ns_id=ns_id)
+    rows = (*checkpoints, *values, *writes)
+    # A row is that of a database, which is no dictionary.
+    return {_row_key(row): row for row in ({name: row[name] for name in row.keys()} for row in rows)}  # noqa: SIM118
+
+
+def _row_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the key of a checkpoint, a value or a write within its line."""
+    if "task" in row:
+        return row["checkpoint"], row["task"], row["idx"]
+    return (row["channel"], row["version"]) if "version" in row else (row["name"],)
+
+
+PAGE_SIZE = 200
+
+
+def find_problems(tx: Transaction, low: str, high: str) -> list[str]:
+    """Return the problems of the threads of some namespaces.
+
+    Args:
+        tx: The transaction.
+        low: The first namespace path.
+        high: Path after the last.
+
+    Returns:
+        The problems, one sentence each; empty if there are none.
+    """
+    faults: list[str] = []
+    all_needed: dict[int, list[Range]] = {}
+    threads = query.threads_within(tx, low=low, high=high, name=None)
+    for thread in threads:
+        for row in query.list_ns(tx, thread=thread["id"]):
+            needed = _check_ns(tx, row["id"], thread["name"], faults)
+            all_needed.setdefault(thread["store_id"], []).extend(needed)
+    for store_id, needed in all_needed.items():
+        present: list[Range] = []
+        after = -1
+        while page := query.parts_after(tx, store=store_id, after=after, limit=PAGE_SIZE):
+            present += [(part["number"], part["number"] + 1) for part in page]
+            faults += [
+                f"part {part['number']} of shelf {store_id} is not what was stored"
+                for part in page
+                if part["body"] is None or zlib.crc32(bytes(part["body"])) != part["checksum"]
+            ]
+            present = value_store.union_ranges(present)
+            after = page[-1]["number"]
+        if value_store.union_ranges([*present, *needed]) != present:
+            faults.append(f"a value needs parts that are missing on shelf {store_id}")
+    gaps = query.store_gaps(tx, next_part=LOOSE_START)
+    return faults + [f"shelf {part['id']} has more parts than it counted" for part in gaps]
+
+
+def _check_ns(tx: Transaction, ns_id: int, thread: str, faults: list[str]) -> list[Range]:
+    for row in query.ns_checkpoints(tx, ns_id=ns_id):
+        for name, extra_text in (("head", row["versions"]), ("metadata", "")):
+            try:
+                value_store.strip_checksum(row[name], extra_text)
+            except DamagedValue as error:
+                label = f"the checkpoint {safe_repr(row['name'])} of the thread {safe_repr(thread)}"
+                faults.append(f"the {name} of {label}: {error}")
+    needed: list[Range] = []
+    for row in (*query.ns_values(tx, ns_id=ns_id), *query.ns_writes(tx, ns_id=ns_id)):
+        try:
+            needed += value_store.ranges_of(value_store.unpack(row["recipe"]))
+        except (DamagedValue, TypeError, ValueError, IndexError) as error:
+            label = f"the channel {safe_repr(row['channel'])} of the thread {safe_repr(thread)}"
+            faults.append(f"a value of {label}: {error}")
+    return needed
+
+
+def merge_thread(
+    tx: Transaction,
+    at: ThreadKey,
+    parts: Iterable[Mapping[str, Any]],
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    delta: bool,
+) -> int:
+    """Add to a thread the checkpoints, values and writes that it lacks.
+
+    Args:
+        tx: The transaction.
+        at: The thread, which exists.
+        parts: The parts of the values in another database, with their bodies.
+        rows: The rows of its lines there, each with the "ns" of its line.
+        delta: True if its checkpoints need their ancestors.
+
+    Returns:
+        The number of added checkpoints.
+    """
+    thread = find_thread(tx, at, exact=True)
+    assert thread is not None  # noqa: S101 - for the type checker
+    if delta and not thread.delta:
+        query.mark_delta(tx, thread=thread.id)
+    stored = {
+        row["number"]: value_store.StoredPart(
+            form=row["encoding"], name=row["name"], body=row["body"], loose=row["number"] >= LOOSE_START
+        )
+        for row in parts
+    }
+    numbers = value_store.import_parts(tx, thread.store, stored)
+    added = 0
+    for ns in dict.fromkeys(row["ns"] for row in rows):
+        ns_id = ensure_ns(tx, thread, ns)
+        own_rows = [{**row, "ns_id": ns_id} for row in rows if row["ns"] == ns]
+        for row in own_rows:
+            if "recipe" in row:
+                row["recipe"] = value_store.pack(
+                    value_store.renumber(value_store.unpack(row["recipe"]), numbers.__getitem__)
+                )
+        added += add_rows(tx, ns_id, own_rows)
+    return added
+
+
+PART = Part(
+    tables={
+        "checkpoints": ("thread", "part_store", "checkpoint_ns", "part", "checkpoint", "channel_value", "pending_write")
+    },
+    verify={"threads": lambda tx: find_problems(tx, *path_range(()))},
+)
+"""Threads are erased with what they remembered: `rewinding` does that."""
